@@ -21,7 +21,9 @@ from recap_engine.scenes.questions import describe, markdown_table
 
 @pytest.fixture(scope="module")
 def processor():
-    texts = [t for f in (*FAMILIES, TWO_TURN) for s in range(60) for turn in make_example(f, s, "train").turns for t in turn]
+    texts = [
+        t for f in (*FAMILIES, TWO_TURN) for s in range(60) for turn in make_example(f, s, "train").turns for t in turn
+    ]
     return build_processor(build_tokenizer(texts))
 
 
@@ -91,16 +93,22 @@ def test_a_packed_branch_is_the_same_as_its_own_sequence(processor):
 
     picture = sample_picture(picture_rng)
     with torch.no_grad():
-        packed = model(input_ids=batch.input_ids, position_ids=batch.position_ids, attention_mask=batch.attention_mask,
-                       pixel_values=batch.pixel_values, image_grid_thw=batch.image_grid_thw).logits[0]
+        packed = model(
+            input_ids=batch.input_ids,
+            position_ids=batch.position_ids,
+            attention_mask=batch.attention_mask,
+            pixel_values=batch.pixel_values,
+            image_grid_thw=batch.image_grid_thw,
+        ).logits[0]
         # the last branch alone, through the processor's own template and the model's own positions
         start = int((batch.position_ids[0, 0] == len_prefix_position(packer)).nonzero()[-1])
-        ids = torch.cat([batch.input_ids[:, :len(packer.prefix)], batch.input_ids[:, start:]], dim=1)
+        ids = torch.cat([batch.input_ids[:, : len(packer.prefix)], batch.input_ids[:, start:]], dim=1)
         types = (ids == model.config.image_token_id).int()
-        alone = model(input_ids=ids, mm_token_type_ids=types, pixel_values=batch.pixel_values,
-                      image_grid_thw=batch.image_grid_thw).logits[0]
+        alone = model(
+            input_ids=ids, mm_token_type_ids=types, pixel_values=batch.pixel_values, image_grid_thw=batch.image_grid_thw
+        ).logits[0]
     assert picture.render(supersample=False).size == (SIDE, SIDE)
-    torch.testing.assert_close(packed[start:], alone[len(packer.prefix):], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(packed[start:], alone[len(packer.prefix) :], atol=1e-4, rtol=1e-4)
 
 
 def len_prefix_position(packer: Packer) -> int:
@@ -113,12 +121,21 @@ def test_packed_prompt_is_what_the_chat_template_writes(processor):
     example = make_example("counting", 3)
     question, answer = example.turns[0]
     content = [{"type": "image", "image": example.picture}, {"type": "text", "text": question}]
-    prompt = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True, tokenize=True,
-                                           return_dict=True, return_tensors="pt").input_ids[0].tolist()
+    prompt = (
+        processor.apply_chat_template(
+            [{"role": "user", "content": content}],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+            return_tensors="pt",
+        )
+        .input_ids[0]
+        .tolist()
+    )
     from recap_engine.scenes.questions import Dialogue
 
     ids, labels = packer.branch(Dialogue(example.turns))
-    assert (packer.prefix + ids)[:len(prompt)] == prompt
+    assert (packer.prefix + ids)[: len(prompt)] == prompt
     assert processor.tokenizer.decode([i for i in labels if i != IGNORED]) == answer + "<|im_end|>"
 
 

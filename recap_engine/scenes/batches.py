@@ -40,7 +40,9 @@ class Batch:
     position_ids: Tensor | None = None  # [3, B, S]
     attention_mask: Tensor | None = None  # [B, 1, S, S], 0 where seen and a large negative number elsewhere
     labels: Tensor | None = None  # [B, S]: the token each position should predict, IGNORED outside answers
-    closed: Tensor | None = None  # [B, S]: number of the closed question whose answer the position predicts, 0 elsewhere
+    closed: Tensor | None = (
+        None  # [B, S]: number of the closed question whose answer the position predicts, 0 elsewhere
+    )
 
     def to(self, device: torch.device) -> Batch:
         return Batch(**{k: v if v is None else v.to(device) for k, v in self.__dict__.items()})
@@ -53,7 +55,11 @@ class Packer:
         self.processor = processor
         self.tokenizer = processor.tokenizer
         encode = self.encode
-        self.prefix = [*encode("<|im_start|>user\n<|vision_start|>"), *encode("<|image_pad|>") * VISUAL_TOKENS, *encode("<|vision_end|>")]
+        self.prefix = [
+            *encode("<|im_start|>user\n<|vision_start|>"),
+            *encode("<|image_pad|>") * VISUAL_TOKENS,
+            *encode("<|vision_end|>"),
+        ]
         self.first_visual = self.prefix.index(encode("<|image_pad|>")[0])
         self.ask, self.end = encode("<|im_end|>\n<|im_start|>assistant\n"), encode("<|im_end|>")
         self.again = encode("\n<|im_start|>user\n")
@@ -65,7 +71,9 @@ class Packer:
 
     def pictures(self, pictures: list[Picture]) -> Batch:
         """Pixels and mark labels alone: what the vision tower learns from first."""
-        pixels = self.processor.image_processor([p.render(supersample=False).reduce(2) for p in pictures], return_tensors="pt")
+        pixels = self.processor.image_processor(
+            [p.render(supersample=False).reduce(2) for p in pictures], return_tensors="pt"
+        )
         labels = torch.tensor([self._mark_labels(p) for p in pictures]).view(-1, MARK_SLOTS)
         return Batch(pixels.pixel_values, pixels.image_grid_thw, labels)
 
@@ -73,7 +81,9 @@ class Packer:
         empty = [self.tokenizer.pad_token_id] + [IGNORED] * (MARK_SLOTS - 1)
         grid = [[list(empty) for _ in range(GRID)] for _ in range(GRID)]
         for (row, column), words in picture.marks().items():
-            slots = [IGNORED if w is None else self.encode(w if w.isdigit() else " " + w)[0] for w in words[:MARK_SLOTS]]
+            slots = [
+                IGNORED if w is None else self.encode(w if w.isdigit() else " " + w)[0] for w in words[:MARK_SLOTS]
+            ]
             grid[row][column] = slots + [IGNORED] * (MARK_SLOTS - len(slots))
         return grid
 
@@ -102,10 +112,18 @@ class Packer:
         questions = 0
         for b, row in enumerate(rows):
             at = len(self.prefix)
-            input_ids[b, :at], position_ids[:, b, :at], branch_of[b, :at] = torch.tensor(self.prefix), self._prefix_positions(), 0
+            input_ids[b, :at], position_ids[:, b, :at], branch_of[b, :at] = (
+                torch.tensor(self.prefix),
+                self._prefix_positions(),
+                0,
+            )
             for number, (ids, wanted, is_closed) in enumerate(row, start=1):
                 span = slice(at, at + len(ids))
-                input_ids[b, span], labels[b, span], branch_of[b, span] = torch.tensor(ids), torch.tensor(wanted), number
+                input_ids[b, span], labels[b, span], branch_of[b, span] = (
+                    torch.tensor(ids),
+                    torch.tensor(wanted),
+                    number,
+                )
                 position_ids[:, b, span] = self.first_visual + GRID + 1 + torch.arange(len(ids))
                 if is_closed:
                     questions += 1
@@ -119,8 +137,8 @@ class Packer:
         """M-RoPE positions of the prefix, [3, prefix]: visual tokens share t and spread over h and w (Qwen2-VL, section 2.1)."""
         start, tiles = self.first_visual, torch.arange(VISUAL_TOKENS)
         positions = torch.arange(len(self.prefix)).expand(3, -1).clone()
-        positions[:, start:start + VISUAL_TOKENS] = start + torch.stack([tiles * 0, tiles // GRID, tiles % GRID])
-        positions[:, start + VISUAL_TOKENS:] = start + GRID
+        positions[:, start : start + VISUAL_TOKENS] = start + torch.stack([tiles * 0, tiles // GRID, tiles % GRID])
+        positions[:, start + VISUAL_TOKENS :] = start + GRID
         return positions
 
     @staticmethod
@@ -132,7 +150,9 @@ class Packer:
 
     # ---- sampling
 
-    def sample_talks(self, key: tuple[int | str, ...], count: int, long_share: float, split: str = "train", length: int = 400) -> Batch:
+    def sample_talks(
+        self, key: tuple[int | str, ...], count: int, long_share: float, split: str = "train", length: int = 400
+    ) -> Batch:
         """`count` pictures, each with questions until about `length` tokens; `long_share` of them open with a description."""
         pictures, dialogues = [], []
         for i in range(count):
@@ -146,7 +166,11 @@ class Packer:
                     dialogue = ASKERS[TWO_TURN](picture, rng)
                 else:
                     dialogue = single_turn(picture, rng, long=False)
-                if sum(len(t) for turn in dialogue.turns for t in turn) > 160 and rng.random() > long_share and branches:
+                if (
+                    sum(len(t) for turn in dialogue.turns for t in turn) > 160
+                    and rng.random() > long_share
+                    and branches
+                ):
                     continue
                 branches.append(dialogue)
                 used += len(self.branch(dialogue)[0])

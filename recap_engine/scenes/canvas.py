@@ -52,12 +52,31 @@ class Canvas:
     def _width(self, width: float) -> int:
         return max(1, round(width * self.scale))
 
-    def box(self, x0: float, y0: float, x1: float, y1: float, fill: Colour | None, line: Colour | None = None,
-            width: float = 1.5, radius: float = 0) -> None:
-        self._draw.rounded_rectangle(self._points((x0, y0), (x1, y1)), radius * self.scale, fill, line, self._width(width))
+    def box(
+        self,
+        x0: float,
+        y0: float,
+        x1: float,
+        y1: float,
+        fill: Colour | None,
+        line: Colour | None = None,
+        width: float = 1.5,
+        radius: float = 0,
+    ) -> None:
+        self._draw.rounded_rectangle(
+            self._points((x0, y0), (x1, y1)), radius * self.scale, fill, line, self._width(width)
+        )
 
-    def oval(self, x0: float, y0: float, x1: float, y1: float, fill: Colour | None, line: Colour | None = None,
-             width: float = 1.5) -> None:
+    def oval(
+        self,
+        x0: float,
+        y0: float,
+        x1: float,
+        y1: float,
+        fill: Colour | None,
+        line: Colour | None = None,
+        width: float = 1.5,
+    ) -> None:
         self._draw.ellipse(self._points((x0, y0), (x1, y1)), fill, line, self._width(width))
 
     def polygon(self, points: list[Point], fill: Colour, line: Colour | None = None, width: float = 1.5) -> None:
@@ -66,8 +85,17 @@ class Canvas:
     def line(self, points: list[Point], colour: Colour = INK, width: float = 1.5) -> None:
         self._draw.line(self._points(*points), colour, self._width(width), joint="curve")
 
-    def arc(self, x0: float, y0: float, x1: float, y1: float, start: float, end: float, colour: Colour = INK,
-            width: float = 1.5) -> None:
+    def arc(
+        self,
+        x0: float,
+        y0: float,
+        x1: float,
+        y1: float,
+        start: float,
+        end: float,
+        colour: Colour = INK,
+        width: float = 1.5,
+    ) -> None:
         self._draw.arc(self._points((x0, y0), (x1, y1)), start, end, colour, self._width(width))
 
     def slice(self, x0: float, y0: float, x1: float, y1: float, start: float, end: float, fill: Colour) -> None:

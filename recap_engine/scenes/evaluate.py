@@ -41,10 +41,15 @@ class Reader:
     @torch.inference_mode()
     def answer(self, picture: Image.Image, question: str, max_new_tokens: int = 320) -> str:
         content = [{"type": "image", "image": picture}, {"type": "text", "text": question}]
-        inputs = self.processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True,
-                                                    tokenize=True, return_dict=True, return_tensors="pt").to(self.model.device)
+        inputs = self.processor.apply_chat_template(
+            [{"role": "user", "content": content}],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+            return_tensors="pt",
+        ).to(self.model.device)
         ids = self.model.generate(**inputs, do_sample=False, max_new_tokens=max_new_tokens)
-        return self.processor.tokenizer.decode(ids[0, inputs.input_ids.shape[1]:], skip_special_tokens=True)
+        return self.processor.tokenizer.decode(ids[0, inputs.input_ids.shape[1] :], skip_special_tokens=True)
 
 
 # ---- facts in descriptions ------------------------------------------------------------------------------------------
@@ -74,9 +79,15 @@ def facts_in(text: str, picture: Picture) -> set[Fact]:
         before = re.findall(rf"({_PLACE}) there is an? {_THING}", text, re.IGNORECASE)
         return {*after, *((colour, kind, place.lower().strip()) for place, colour, kind in before)}
     if isinstance(picture, ChartPicture):
-        return {*re.findall(r"shows (\w+) at (\d+)", text), *re.findall(r"(\w+) has an? \w+ \w+ with a value of (\d+)", text)}
+        return {
+            *re.findall(r"shows (\w+) at (\d+)", text),
+            *re.findall(r"(\w+) has an? \w+ \w+ with a value of (\d+)", text),
+        }
     if isinstance(picture, ReceiptPicture):
-        return {*re.findall(r"item is (\w+) for \$([\d.]+\d)", text), *re.findall(r"The (\w+) costs \$([\d.]+\d)", text)}
+        return {
+            *re.findall(r"item is (\w+) for \$([\d.]+\d)", text),
+            *re.findall(r"The (\w+) costs \$([\d.]+\d)", text),
+        }
     sentences = re.findall(r"(\w+) has ([^.]*)\.", text)
     return {(name, *re.findall(r"\d+", cells)) for name, cells in sentences}
 
@@ -91,8 +102,12 @@ def describe_scores(reader: Reader, kind: str, count: int) -> dict[str, float]:
         truth, said = facts_of(picture), facts_in(text, picture)
         stated_right, stated, wanted = stated_right + len(truth & said), stated + len(said), wanted + len(truth)
         tokens += len(reader.processor.tokenizer(text).input_ids)
-    return {"facts_found": stated_right / wanted, "facts_true": stated_right / max(stated, 1), "facts": wanted,
-            "mean_tokens": tokens / count}
+    return {
+        "facts_found": stated_right / wanted,
+        "facts_true": stated_right / max(stated, 1),
+        "facts": wanted,
+        "mean_tokens": tokens / count,
+    }
 
 
 # ---- closed answers -------------------------------------------------------------------------------------------------
@@ -138,13 +153,19 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
     reader, examples = Reader(args.model, args.device), list(closed_examples(args.pictures))
-    figures: dict[str, dict] = {"closed": closed_scores(reader, examples, blank=False),
-                                "closed, picture blanked": closed_scores(reader, examples, blank=True),
-                                "closed, best blind guess": {"all": blind_guess(examples)}}
+    figures: dict[str, dict] = {
+        "closed": closed_scores(reader, examples, blank=False),
+        "closed, picture blanked": closed_scores(reader, examples, blank=True),
+        "closed, best blind guess": {"all": blind_guess(examples)},
+    }
     for kind in ("things", "chart", "receipt", "table"):
-        figures[f"description of {kind}"] = describe_scores(reader, kind, args.pictures // 3 if kind == "things" else args.pictures // 15)
+        figures[f"description of {kind}"] = describe_scores(
+            reader, kind, args.pictures // 3 if kind == "things" else args.pictures // 15
+        )
     for name, scores in figures.items():
-        print(f"{name:26s}", "  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in scores.items()))
+        print(
+            f"{name:26s}", "  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in scores.items())
+        )
     if args.json:
         args.json.write_text(json.dumps({"pictures": args.pictures, **figures}, indent=1))
 

@@ -15,11 +15,23 @@ from .things import sample_things
 
 SPLITS = ("train", "validation", "demo", "bench")  # disjoint: each draws from its own stream of seeds
 
-SAMPLERS = {"things": sample_things, "chart": sample_chart, "receipt": sample_receipt, "sign": sample_sign, "table": sample_table}
+SAMPLERS = {
+    "things": sample_things,
+    "chart": sample_chart,
+    "receipt": sample_receipt,
+    "sign": sample_sign,
+    "table": sample_table,
+}
 PICTURES_OF = {
-    "description": ("things", "things", "things", "chart", "receipt", "table"), "counting": ("things",), "attributes": ("things",),
-    "chart": ("chart",), "reading": ("receipt", "sign"), "table": ("table",), "reasoning": ("receipt", "chart", "table", "things"),
-    TWO_TURN: tuple(SAMPLERS)}
+    "description": ("things", "things", "things", "chart", "receipt", "table"),
+    "counting": ("things",),
+    "attributes": ("things",),
+    "chart": ("chart",),
+    "reading": ("receipt", "sign"),
+    "table": ("table",),
+    "reasoning": ("receipt", "chart", "table", "things"),
+    TWO_TURN: tuple(SAMPLERS),
+}
 
 
 @dataclass(frozen=True)

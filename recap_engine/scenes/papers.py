@@ -16,15 +16,90 @@ LABELS = {
     "Rain by day": ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"),
     "Books by month": ("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
 }
-ITEMS = ("tea", "coffee", "cake", "bread", "milk", "juice", "soup", "salad", "apple", "cheese", "butter", "honey", "rice",
-         "pasta", "eggs", "water", "cookie", "lemon", "pizza", "sugar", "jam", "pie", "toast", "muffin")
-SHOPS = (("Luna", "Green", "City", "Corner", "Harbor", "Sunny", "Star", "Park", "River", "Old"),
-         ("Cafe", "Market", "Bakery", "Shop", "Deli", "Grill", "Kiosk", "Store"))
-SIGN_HEADS = ("OPEN", "CLOSED", "STOP", "SALE", "WELCOME", "CAUTION", "EXIT", "PARKING", "LIBRARY", "BAKERY", "MUSEUM",
-              "GARDEN", "HOTEL", "SCHOOL", "STATION", "POOL")
-SIGN_LINES = ("this way", "wet floor", "no dogs", "all day", "half price", "keep left", "please knock", "slow down",
-              "staff only", "free entry", "ring twice", "turn right", "mind the step", "fresh bread", "no parking", "open late")
-NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Ivy", "Jo", "Kim", "Leo", "Mia", "Nina", "Omar", "Pia", "Sam")
+ITEMS = (
+    "tea",
+    "coffee",
+    "cake",
+    "bread",
+    "milk",
+    "juice",
+    "soup",
+    "salad",
+    "apple",
+    "cheese",
+    "butter",
+    "honey",
+    "rice",
+    "pasta",
+    "eggs",
+    "water",
+    "cookie",
+    "lemon",
+    "pizza",
+    "sugar",
+    "jam",
+    "pie",
+    "toast",
+    "muffin",
+)
+SHOPS = (
+    ("Luna", "Green", "City", "Corner", "Harbor", "Sunny", "Star", "Park", "River", "Old"),
+    ("Cafe", "Market", "Bakery", "Shop", "Deli", "Grill", "Kiosk", "Store"),
+)
+SIGN_HEADS = (
+    "OPEN",
+    "CLOSED",
+    "STOP",
+    "SALE",
+    "WELCOME",
+    "CAUTION",
+    "EXIT",
+    "PARKING",
+    "LIBRARY",
+    "BAKERY",
+    "MUSEUM",
+    "GARDEN",
+    "HOTEL",
+    "SCHOOL",
+    "STATION",
+    "POOL",
+)
+SIGN_LINES = (
+    "this way",
+    "wet floor",
+    "no dogs",
+    "all day",
+    "half price",
+    "keep left",
+    "please knock",
+    "slow down",
+    "staff only",
+    "free entry",
+    "ring twice",
+    "turn right",
+    "mind the step",
+    "fresh bread",
+    "no parking",
+    "open late",
+)
+NAMES = (
+    "Ann",
+    "Ben",
+    "Cleo",
+    "Dan",
+    "Eva",
+    "Finn",
+    "Gus",
+    "Ivy",
+    "Jo",
+    "Kim",
+    "Leo",
+    "Mia",
+    "Nina",
+    "Omar",
+    "Pia",
+    "Sam",
+)
 COLUMNS = ("Games", "Wins", "Goals", "Age", "Score", "Points", "Days", "Miles")
 
 PAPER: Colour = (252, 251, 247)
@@ -191,14 +266,19 @@ def sample_chart(rng: random.Random) -> ChartPicture:
             return sample_chart(rng)
     chosen = set(rng.sample(names, count))
     labels = [n for n in names if n in chosen]  # in their usual order: days and months stay sorted
-    return ChartPicture(shade((247, 248, 250), rng.uniform(1, 1.5)), style, title, labels, values,
-                        rng.sample(tuple(COLOURS), count))
+    return ChartPicture(
+        shade((247, 248, 250), rng.uniform(1, 1.5)), style, title, labels, values, rng.sample(tuple(COLOURS), count)
+    )
 
 
 def sample_receipt(rng: random.Random) -> ReceiptPicture:
     count = rng.choice((2, 3, 4, 5))
-    return ReceiptPicture(rng.choice(((226, 220, 208), (214, 222, 226), (226, 214, 214))), " ".join(map(rng.choice, SHOPS)),
-                          rng.sample(ITEMS, count), [rng.randint(2, 19) for _ in range(count)])
+    return ReceiptPicture(
+        rng.choice(((226, 220, 208), (214, 222, 226), (226, 214, 214))),
+        " ".join(map(rng.choice, SHOPS)),
+        rng.sample(ITEMS, count),
+        [rng.randint(2, 19) for _ in range(count)],
+    )
 
 
 def sample_sign(rng: random.Random) -> SignPicture:
@@ -206,11 +286,16 @@ def sample_sign(rng: random.Random) -> SignPicture:
     if rng.random() < 0.6:
         start, end = rng.randint(6, 11), rng.randint(12, 22)
         lines.append(f"{start} to {end}")
-    return SignPicture(rng.choice(((205, 228, 240), (222, 232, 214), (238, 230, 216))), rng.choice(tuple(COLOURS)), lines)
+    return SignPicture(
+        rng.choice(((205, 228, 240), (222, 232, 214), (238, 230, 216))), rng.choice(tuple(COLOURS)), lines
+    )
 
 
 def sample_table(rng: random.Random) -> TablePicture:
     columns, rows = rng.choice((1, 2, 2, 3)), rng.choice((3, 4, 5, 6))
     names = rng.sample(NAMES, rows)
-    return TablePicture((240, 240, 243), ["Name", *rng.sample(COLUMNS, columns)],
-                        [[name, *(str(rng.randint(1, 30)) for _ in range(columns))] for name in names])
+    return TablePicture(
+        (240, 240, 243),
+        ["Name", *rng.sample(COLUMNS, columns)],
+        [[name, *(str(rng.randint(1, 30)) for _ in range(columns))] for name in names],
+    )

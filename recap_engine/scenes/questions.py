@@ -44,12 +44,12 @@ def plural(kind: str) -> str:
 
 
 def amount(count: int, noun: str) -> str:
-    """"one car", "two cars", "no cars"."""
+    """ "one car", "two cars", "no cars"."""
     return f"{NUMBERS[count]} {noun if count == 1 else plural(noun)}"
 
 
 def listed(words: Sequence[str]) -> str:
-    """"a", "a and b", "a, b and c"."""
+    """ "a", "a and b", "a, b and c"."""
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
 
 
@@ -63,13 +63,23 @@ def upper(sentence: str) -> str:
 
 # ---- description ----------------------------------------------------------------------------------------------------
 
-DESCRIBE = ("Describe the picture in detail.", "Describe this image in detail.", "What does the picture show?",
-            "Tell me everything you see.", "Please describe what is in the picture.")
+DESCRIBE = (
+    "Describe the picture in detail.",
+    "Describe this image in detail.",
+    "What does the picture show?",
+    "Tell me everything you see.",
+    "Please describe what is in the picture.",
+)
 
 
 def describe(picture: Picture, rng: random.Random) -> Dialogue:
-    text = {ThingsPicture: _describe_things, ChartPicture: _describe_chart, ReceiptPicture: _describe_receipt,
-            SignPicture: _describe_sign, TablePicture: _describe_table}[type(picture)](picture, rng)  # type: ignore[operator]
+    text = {
+        ThingsPicture: _describe_things,
+        ChartPicture: _describe_chart,
+        ReceiptPicture: _describe_receipt,
+        SignPicture: _describe_sign,
+        TablePicture: _describe_table,
+    }[type(picture)](picture, rng)  # type: ignore[operator]
     return _ask(rng.choice(DESCRIBE), text)
 
 
@@ -92,9 +102,11 @@ def _describe_things(p: ThingsPicture, rng: random.Random) -> str:
 
 def _by_colour_and_size(p: ThingsPicture) -> str:
     colours, sizes = Counter(t.colour for t in p.things), Counter(t.size for t in p.things)
-    return (f"By color, there {_is(next(iter(colours.values())))} "
-            f"{listed([amount(n, f'{c} thing') for c, n in colours.items()])}. "
-            f"By size, {listed([f'{NUMBERS[sizes[s]]} of them {_is(sizes[s])} {s}' for s in ('big', 'small') if sizes[s]])}.")
+    return (
+        f"By color, there {_is(next(iter(colours.values())))} "
+        f"{listed([amount(n, f'{c} thing') for c, n in colours.items()])}. "
+        f"By size, {listed([f'{NUMBERS[sizes[s]]} of them {_is(sizes[s])} {s}' for s in ('big', 'small') if sizes[s]])}."
+    )
 
 
 def _is(count: int) -> str:
@@ -117,24 +129,32 @@ def _describe_chart(p: ChartPicture, rng: random.Random) -> str:
     lines = [f'This is a {p.style} chart titled "{p.title}" with {amount(len(p.labels), part)}.']
     style = rng.choice((0, 1))
     for i, (label, value, colour) in enumerate(zip(p.labels, p.values, p.colours)):
-        lines.append(f"The {ORDINALS[i]} {part} is {colour} and shows {label} at {value}{unit}." if style == 0 else
-                     f"{label} has {a(colour)} {part} with a value of {value}{unit}.")
+        lines.append(
+            f"The {ORDINALS[i]} {part} is {colour} and shows {label} at {value}{unit}."
+            if style == 0
+            else f"{label} has {a(colour)} {part} with a value of {value}{unit}."
+        )
     return " ".join([*lines, _extremes(p)])
 
 
 def _extremes(p: ChartPicture) -> str:
     unit = "%" if p.style == "pie" else ""
     high, low = max(p.values), min(p.values)
-    return (f"The highest value is {high}{unit} for {p.labels[p.values.index(high)]} and the lowest is {low}{unit} "
-            f"for {p.labels[p.values.index(low)]}.")
+    return (
+        f"The highest value is {high}{unit} for {p.labels[p.values.index(high)]} and the lowest is {low}{unit} "
+        f"for {p.labels[p.values.index(low)]}."
+    )
 
 
 def _describe_receipt(p: ReceiptPicture, rng: random.Random) -> str:
     lines = [f"This is a receipt from {p.shop}. It lists {amount(len(p.items), 'item')}."]
     style = rng.choice((0, 1))
     for i, (item, price) in enumerate(zip(p.items, p.prices)):
-        lines.append(f"The {ORDINALS[i]} item is {item} for {money(price)}." if style == 0 else
-                     f"The {item} costs {money(price)}.")
+        lines.append(
+            f"The {ORDINALS[i]} item is {item} for {money(price)}."
+            if style == 0
+            else f"The {item} costs {money(price)}."
+        )
     dear = p.prices.index(max(p.prices))
     if p.prices.count(max(p.prices)) == 1:
         lines.append(f"The most expensive item is the {p.items[dear]}.")
@@ -148,7 +168,9 @@ def _describe_sign(p: SignPicture, rng: random.Random) -> str:
 
 
 def _describe_table(p: TablePicture, rng: random.Random) -> str:
-    lines = [f"The picture shows a table with {amount(len(p.rows), 'row')} and {amount(len(p.head), 'column')}: {listed(p.head)}."]
+    lines = [
+        f"The picture shows a table with {amount(len(p.rows), 'row')} and {amount(len(p.head), 'column')}: {listed(p.head)}."
+    ]
     for name, *cells in p.rows:
         lines.append(f"{name} has {listed([f'{head} {cell}' for head, cell in zip(p.head[1:], cells)])}.")
     return " ".join(lines)
@@ -168,7 +190,9 @@ def count(p: ThingsPicture, rng: random.Random) -> Dialogue:
     else:
         colour = rng.choice(colours)
         noun, plural_noun, found = f"{colour} thing", f"{colour} things", [t for t in p.things if t.colour == colour]
-    question = rng.choice(("How many {} are there?", "How many {} do you see?", "How many {} are in the picture?")).format(plural_noun)
+    question = rng.choice(
+        ("How many {} are there?", "How many {} do you see?", "How many {} are in the picture?")
+    ).format(plural_noun)
     if rng.random() < 0.5:
         return _brief(question, str(len(found)))
     if not found:
@@ -194,14 +218,33 @@ def attribute(p: ThingsPicture, rng: random.Random) -> Dialogue:
     t = rng.choice(single)
     what, brief = rng.choice(("colour", "place", "size")), rng.random() < 0.5
     if what == "colour":
-        question = rng.choice((f"What color is the {t.kind}?", f"Which color does the {t.kind} have?", f"What colour is the {t.kind}?"))
-        return _brief(question, t.colour) if brief else _ask(question, rng.choice(
-            (f"The {t.kind} {t.place} is {t.colour}.", f"It is {a(t.name)}, and it stands {t.place}.")))
+        question = rng.choice(
+            (f"What color is the {t.kind}?", f"Which color does the {t.kind} have?", f"What colour is the {t.kind}?")
+        )
+        return (
+            _brief(question, t.colour)
+            if brief
+            else _ask(
+                question,
+                rng.choice((f"The {t.kind} {t.place} is {t.colour}.", f"It is {a(t.name)}, and it stands {t.place}.")),
+            )
+        )
     if what == "place":
         question = rng.choice((f"Where is the {t.kind}?", f"Where in the picture is the {t.kind}?"))
         short = "center" if "center" == t.place.split()[-1] and t.row == 1 else t.place.removeprefix("at the ")
-        return _brief(question, short) if brief else _ask(question, rng.choice(
-            (f"The {t.colour} {t.kind} is {t.place}.", f"The {t.kind} is {t.place}. It is {t.size} and {t.colour}.")))
+        return (
+            _brief(question, short)
+            if brief
+            else _ask(
+                question,
+                rng.choice(
+                    (
+                        f"The {t.colour} {t.kind} is {t.place}.",
+                        f"The {t.kind} is {t.place}. It is {t.size} and {t.colour}.",
+                    )
+                ),
+            )
+        )
     question = rng.choice((f"Is the {t.kind} big or small?", f"What size is the {t.kind}?"))
     return _brief(question, t.size) if brief else _ask(question, f"The {t.colour} {t.kind} {t.place} is {t.size}.")
 
@@ -224,8 +267,11 @@ def _relation_question(pair: list[Thing], rng: random.Random) -> Dialogue:
     answer = "yes" if asked == truth else "no"
     if rng.random() < 0.5:
         return _brief(question, answer)
-    return _ask(question, f"{upper(answer)}. The {first.colour} {first.kind} is {first.place} and the {second.colour} "
-                          f"{second.kind} is {second.place}, so the {first.kind} is {words[0] if truth else words[1]} the {second.kind}.")
+    return _ask(
+        question,
+        f"{upper(answer)}. The {first.colour} {first.kind} is {first.place} and the {second.colour} "
+        f"{second.kind} is {second.place}, so the {first.kind} is {words[0] if truth else words[1]} the {second.kind}.",
+    )
 
 
 # ---- charts ---------------------------------------------------------------------------------------------------------
@@ -237,23 +283,42 @@ def chart(p: ChartPicture, rng: random.Random) -> Dialogue:
     label, value, colour = p.labels[i], p.values[i], p.colours[i]
     what, brief = rng.choice(("value", "value", "extreme", "colour", "count", "list", "list")), rng.random() < 0.55
     if what == "value":
-        question = rng.choice((f"What is the value for {label}?", f"How much does {label} have?", f"What value does the chart show for {label}?"))
-        return _brief(question, f"{value}{unit}") if brief else _ask(question, rng.choice(
-            (f"The {colour} {part} for {label} shows {value}{unit}.", f"{label} has a value of {value}{unit}.")))
+        question = rng.choice(
+            (
+                f"What is the value for {label}?",
+                f"How much does {label} have?",
+                f"What value does the chart show for {label}?",
+            )
+        )
+        return (
+            _brief(question, f"{value}{unit}")
+            if brief
+            else _ask(
+                question,
+                rng.choice(
+                    (f"The {colour} {part} for {label} shows {value}{unit}.", f"{label} has a value of {value}{unit}.")
+                ),
+            )
+        )
     if what == "extreme":
         word, best = rng.choice((("highest", max(p.values)), ("lowest", min(p.values))))
         if p.values.count(best) > 1:
             return _brief(f"What is the {word} value in the chart?", f"{best}{unit}")
         winner = p.labels[p.values.index(best)]
         question = rng.choice((f"Which {part} is the {word}?", f"What has the {word} value?"))
-        return _brief(question, winner) if brief else _ask(question, f"{winner} has the {word} value, with {best}{unit}.")
+        return (
+            _brief(question, winner) if brief else _ask(question, f"{winner} has the {word} value, with {best}{unit}.")
+        )
     if what == "colour":
         question = f"What color is the {part} for {label}?"
         return _brief(question, colour) if brief else _ask(question, f"The {part} for {label} is {colour}.")
     if what == "count":
         question = f"How many {part}s does the chart have?"
-        return _brief(question, str(len(p.labels))) if brief else _ask(
-            question, f"The chart has {amount(len(p.labels), part)}: {listed(p.labels)}.")
+        return (
+            _brief(question, str(len(p.labels)))
+            if brief
+            else _ask(question, f"The chart has {amount(len(p.labels), part)}: {listed(p.labels)}.")
+        )
     question = rng.choice(("List all values of the chart.", "Read out the chart.", "Which values does the chart show?"))
     if rng.random() < 0.5:
         return _ask(question, "\n".join([f"{p.title}:", *(f"- {n}: {v}{unit}" for n, v in zip(p.labels, p.values))]))
@@ -275,10 +340,23 @@ def _read_sign(p: SignPicture, rng: random.Random) -> Dialogue:
         return _brief("What color is the sign?", p.board)
     if what == "line":
         question = rng.choice((f"What does the {ORDINALS[i]} line of the sign say?", f"Read the {ORDINALS[i]} line."))
-        return _brief(question, p.lines[i]) if rng.random() < 0.7 else _ask(question, f'The {ORDINALS[i]} line says "{p.lines[i]}".')
+        return (
+            _brief(question, p.lines[i])
+            if rng.random() < 0.7
+            else _ask(question, f'The {ORDINALS[i]} line says "{p.lines[i]}".')
+        )
     question = rng.choice(("What does the sign say?", "Read the sign.", "What is written on the sign?"))
-    return _ask(question, f"The {p.board} sign says: {' / '.join(p.lines)}.") if rng.random() < 0.5 else _ask(
-        question, "The sign has " + amount(len(p.lines), "line") + ":\n" + "\n".join(f"{k + 1}. {line}" for k, line in enumerate(p.lines)))
+    return (
+        _ask(question, f"The {p.board} sign says: {' / '.join(p.lines)}.")
+        if rng.random() < 0.5
+        else _ask(
+            question,
+            "The sign has "
+            + amount(len(p.lines), "line")
+            + ":\n"
+            + "\n".join(f"{k + 1}. {line}" for k, line in enumerate(p.lines)),
+        )
+    )
 
 
 def _read_receipt(p: ReceiptPicture, rng: random.Random) -> Dialogue:
@@ -286,25 +364,43 @@ def _read_receipt(p: ReceiptPicture, rng: random.Random) -> Dialogue:
     item, price = p.items[i], money(p.prices[i])
     what, brief = rng.choice(("price", "price", "shop", "total", "list", "list", "item")), rng.random() < 0.6
     if what == "price":
-        question = rng.choice((f"How much is the {item}?", f"What does the {item} cost?", f"What is the price of the {item}?"))
-        return _brief(question, price) if brief else _ask(question, rng.choice(
-            (f"The {item} costs {price}.", f"According to the receipt from {p.shop}, the {item} costs {price}.")))
+        question = rng.choice(
+            (f"How much is the {item}?", f"What does the {item} cost?", f"What is the price of the {item}?")
+        )
+        return (
+            _brief(question, price)
+            if brief
+            else _ask(
+                question,
+                rng.choice(
+                    (f"The {item} costs {price}.", f"According to the receipt from {p.shop}, the {item} costs {price}.")
+                ),
+            )
+        )
     if what == "shop":
         question = rng.choice(("Which shop is the receipt from?", "What is the name of the shop?"))
         return _brief(question, p.shop) if brief else _ask(question, f"The receipt is from {p.shop}.")
     if what == "total":
         question = rng.choice(("What is the total?", "How much was paid in total?"))
-        return _brief(question, money(sum(p.prices))) if brief else _ask(
-            question, f"The total on the receipt from {p.shop} is {money(sum(p.prices))}.")
+        return (
+            _brief(question, money(sum(p.prices)))
+            if brief
+            else _ask(question, f"The total on the receipt from {p.shop} is {money(sum(p.prices))}.")
+        )
     if what == "item":
         question = f"What is the {ORDINALS[i]} item on the receipt?"
         return _brief(question, item) if brief else _ask(question, f"The {ORDINALS[i]} item is {item}, for {price}.")
-    question = rng.choice(("List the items with their prices.", "What was bought, and for how much?", "Read the receipt."))
+    question = rng.choice(
+        ("List the items with their prices.", "What was bought, and for how much?", "Read the receipt.")
+    )
     rows = [f"- {n}: {money(v)}" for n, v in zip(p.items, p.prices)]
     if rng.random() < 0.6:
         return _ask(question, "\n".join([f"{p.shop}:", *rows, f"Total: {money(sum(p.prices))}"]))
-    return _ask(question, f"The receipt from {p.shop} lists {listed([f'{n} for {money(v)}' for n, v in zip(p.items, p.prices)])}. "
-                          f"The total is {money(sum(p.prices))}.")
+    return _ask(
+        question,
+        f"The receipt from {p.shop} lists {listed([f'{n} for {money(v)}' for n, v in zip(p.items, p.prices)])}. "
+        f"The total is {money(sum(p.prices))}.",
+    )
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
@@ -321,14 +417,22 @@ def table(p: TablePicture, rng: random.Random) -> Dialogue:
     name, *cells = rng.choice(p.rows)
     c = rng.randrange(len(cells))
     head, cell = p.head[1 + c], cells[c]
-    question = rng.choice((f"What is the {head} value of {name}?", f"Which number stands under {head} for {name}?", f"What {head} does {name} have?"))
+    question = rng.choice(
+        (
+            f"What is the {head} value of {name}?",
+            f"Which number stands under {head} for {name}?",
+            f"What {head} does {name} have?",
+        )
+    )
     if rng.random() < 0.65:
         return _brief(question, cell)
     return _ask(question, f"In the row of {name}, the column {head} shows {cell}.")
 
 
 def transcribe(p: TablePicture, rng: random.Random) -> Dialogue:
-    question = rng.choice(("Transcribe the table in markdown.", "Write the table as markdown.", "Copy this table as a markdown table."))
+    question = rng.choice(
+        ("Transcribe the table in markdown.", "Write the table as markdown.", "Copy this table as a markdown table.")
+    )
     body = markdown_table(p.head, p.rows)
     if rng.random() < 0.3:
         return _ask(question, f"Here is the table with {amount(len(p.rows), 'row')}:\n\n{body}")
@@ -339,20 +443,32 @@ def transcribe(p: TablePicture, rng: random.Random) -> Dialogue:
 
 
 def reason(p: Picture, rng: random.Random) -> Dialogue:
-    return {ThingsPicture: _reason_things, ChartPicture: _reason_chart, ReceiptPicture: _reason_receipt,
-            TablePicture: _reason_table}[type(p)](p, rng)  # type: ignore[operator]
+    return {
+        ThingsPicture: _reason_things,
+        ChartPicture: _reason_chart,
+        ReceiptPicture: _reason_receipt,
+        TablePicture: _reason_table,
+    }[type(p)](p, rng)  # type: ignore[operator]
 
 
 def _reason_receipt(p: ReceiptPicture, rng: random.Random) -> Dialogue:
     i, j = rng.sample(range(len(p.items)), 2)
     (x, px), (y, py) = (p.items[i], p.prices[i]), (p.items[j], p.prices[j])
-    question = rng.choice((f"Which costs more, the {x} or the {y}, and by how much?", f"Is the {x} or the {y} more expensive, and by how much?"))
+    question = rng.choice(
+        (
+            f"Which costs more, the {x} or the {y}, and by how much?",
+            f"Is the {x} or the {y} more expensive, and by how much?",
+        )
+    )
     facts = f"The {x} costs {money(px)} and the {y} costs {money(py)}."
     if px == py:
         return _ask(question, f"{facts} Both prices are the same, so neither costs more.")
     (high, ph), (_, pl) = ((x, px), (y, py)) if px > py else ((y, py), (x, px))
-    return _ask(question, f"{facts} {money(ph)} is more than {money(pl)}. The difference is {money(ph)} - {money(pl)} = "
-                          f"{money(ph - pl)}. So the {high} costs more, by {money(ph - pl)}.")
+    return _ask(
+        question,
+        f"{facts} {money(ph)} is more than {money(pl)}. The difference is {money(ph)} - {money(pl)} = "
+        f"{money(ph - pl)}. So the {high} costs more, by {money(ph - pl)}.",
+    )
 
 
 def _reason_numbers(x: str, vx: int, y: str, vy: int, question: str, unit: str = "") -> Dialogue:
@@ -360,21 +476,31 @@ def _reason_numbers(x: str, vx: int, y: str, vy: int, question: str, unit: str =
     if vx == vy:
         return _ask(question, f"{facts} Both values are the same, so neither has more.")
     (high, vh), (low, vl) = ((x, vx), (y, vy)) if vx > vy else ((y, vy), (x, vx))
-    return _ask(question, f"{facts} {vh}{unit} is more than {vl}{unit}. The difference is {vh} - {vl} = {vh - vl}. "
-                          f"So {high} has more than {low}, by {vh - vl}{unit}.")
+    return _ask(
+        question,
+        f"{facts} {vh}{unit} is more than {vl}{unit}. The difference is {vh} - {vl} = {vh - vl}. "
+        f"So {high} has more than {low}, by {vh - vl}{unit}.",
+    )
 
 
 def _reason_chart(p: ChartPicture, rng: random.Random) -> Dialogue:
     i, j = rng.sample(range(len(p.labels)), 2)
     x, y = p.labels[i], p.labels[j]
-    question = rng.choice((f"Which has more, {x} or {y}, and by how much?", f"Does {x} or {y} have the higher value, and what is the difference?"))
+    question = rng.choice(
+        (
+            f"Which has more, {x} or {y}, and by how much?",
+            f"Does {x} or {y} have the higher value, and what is the difference?",
+        )
+    )
     return _reason_numbers(x, p.values[i], y, p.values[j], question, "%" if p.style == "pie" else "")
 
 
 def _reason_table(p: TablePicture, rng: random.Random) -> Dialogue:
     (x, *cx), (y, *cy) = rng.sample(p.rows, 2)
     c = rng.randrange(len(cx))
-    question = rng.choice((f"Who has more {p.head[1 + c]}, {x} or {y}, and by how much?", f"Compare the {p.head[1 + c]} of {x} and {y}."))
+    question = rng.choice(
+        (f"Who has more {p.head[1 + c]}, {x} or {y}, and by how much?", f"Compare the {p.head[1 + c]} of {x} and {y}.")
+    )
     return _reason_numbers(x, int(cx[c]), y, int(cy[c]), question)
 
 
@@ -383,15 +509,22 @@ def _reason_things(p: ThingsPicture, rng: random.Random) -> Dialogue:
     x = rng.choice(present)
     y = rng.choice([k for k in (present if len(present) > 1 and rng.random() < 0.8 else KINDS) if k != x])
     found = {k: [t for t in p.things if t.kind == k] for k in (x, y)}
-    question = rng.choice((f"Are there more {plural(x)} or more {plural(y)}?", f"Which are there more of, {plural(x)} or {plural(y)}?"))
+    question = rng.choice(
+        (f"Are there more {plural(x)} or more {plural(y)}?", f"Which are there more of, {plural(x)} or {plural(y)}?")
+    )
     steps = []
     for kind, things in found.items():
         where = f": {listed([f'one {t.place}' for t in things])}" if things else ""
         steps.append(f"There {_is(len(things))} {amount(len(things), kind)}{where}.")
     nx, ny = len(found[x]), len(found[y])
-    end = "So there are as many of one as of the other." if nx == ny else (
-        f"{upper(NUMBERS[max(nx, ny)])} is more than {NUMBERS[min(nx, ny)] if min(nx, ny) else 'none'}, "
-        f"so there are more {plural(x if nx > ny else y)}.")
+    end = (
+        "So there are as many of one as of the other."
+        if nx == ny
+        else (
+            f"{upper(NUMBERS[max(nx, ny)])} is more than {NUMBERS[min(nx, ny)] if min(nx, ny) else 'none'}, "
+            f"so there are more {plural(x if nx > ny else y)}."
+        )
+    )
     return _ask(question, " ".join([*steps, end]))
 
 
@@ -402,13 +535,21 @@ def follow_up(p: Picture, rng: random.Random) -> Dialogue:
     """A question and a second one that leans on it."""
     if isinstance(p, ReceiptPicture):
         i, j = rng.sample(range(len(p.items)), 2)
-        return Dialogue(((f"How much is the {p.items[i]}?", f"The {p.items[i]} costs {money(p.prices[i])}."),
-                         (f"And the {p.items[j]}?", f"The {p.items[j]} costs {money(p.prices[j])}.")))
+        return Dialogue(
+            (
+                (f"How much is the {p.items[i]}?", f"The {p.items[i]} costs {money(p.prices[i])}."),
+                (f"And the {p.items[j]}?", f"The {p.items[j]} costs {money(p.prices[j])}."),
+            )
+        )
     if isinstance(p, ChartPicture):
         i, j = rng.sample(range(len(p.labels)), 2)
         unit = "%" if p.style == "pie" else ""
-        return Dialogue(((f"What is the value for {p.labels[i]}?", f"{p.labels[i]} has a value of {p.values[i]}{unit}."),
-                         (f"And for {p.labels[j]}?", f"{p.labels[j]} has a value of {p.values[j]}{unit}.")))
+        return Dialogue(
+            (
+                (f"What is the value for {p.labels[i]}?", f"{p.labels[i]} has a value of {p.values[i]}{unit}."),
+                (f"And for {p.labels[j]}?", f"{p.labels[j]} has a value of {p.values[j]}{unit}."),
+            )
+        )
     first = describe(p, rng)
     second = single_turn(p, rng, long=False)
     return Dialogue((*first.turns, *second.turns))
@@ -416,12 +557,24 @@ def follow_up(p: Picture, rng: random.Random) -> Dialogue:
 
 # ---- choosing -------------------------------------------------------------------------------------------------------
 
-ASKERS: dict[str, Callable] = {"description": describe, "counting": count, "attributes": attribute, "chart": chart,
-                               "reading": read, "table": table, "reasoning": reason, TWO_TURN: follow_up}
+ASKERS: dict[str, Callable] = {
+    "description": describe,
+    "counting": count,
+    "attributes": attribute,
+    "chart": chart,
+    "reading": read,
+    "table": table,
+    "reasoning": reason,
+    TWO_TURN: follow_up,
+}
 
 FAMILIES_OF: dict[type, tuple[str, ...]] = {
-    ThingsPicture: ("counting", "attributes", "attributes", "reasoning"), ChartPicture: ("chart", "chart", "reasoning"),
-    ReceiptPicture: ("reading", "reading", "reasoning"), SignPicture: ("reading",), TablePicture: ("table", "table", "reasoning")}
+    ThingsPicture: ("counting", "attributes", "attributes", "reasoning"),
+    ChartPicture: ("chart", "chart", "reasoning"),
+    ReceiptPicture: ("reading", "reading", "reasoning"),
+    SignPicture: ("reading",),
+    TablePicture: ("table", "table", "reasoning"),
+}
 
 
 def single_turn(picture: Picture, rng: random.Random, long: bool) -> Dialogue:

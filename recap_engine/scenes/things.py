@@ -9,12 +9,30 @@ from dataclasses import dataclass, field
 from .canvas import COLOURS, INK, Canvas, Colour, shade
 from .picture import Marks, Picture, tile
 
-KINDS = ("circle", "square", "triangle", "star", "heart", "house", "tree", "car", "boat", "sun", "cup", "fish", "flower")
+KINDS = (
+    "circle",
+    "square",
+    "triangle",
+    "star",
+    "heart",
+    "house",
+    "tree",
+    "car",
+    "boat",
+    "sun",
+    "cup",
+    "fish",
+    "flower",
+)
 SIZES = {"small": 17.0, "big": 27.0}
 ROWS = ("top", "middle", "bottom")
 COLUMNS = ("left", "center", "right")
-GROUNDS = {"meadow": ((196, 226, 245), (176, 214, 140)), "beach": ((205, 234, 244), (240, 222, 170)),
-           "room": ((240, 228, 214), (205, 178, 150)), "sheet of paper": ((250, 249, 244), (250, 249, 244))}
+GROUNDS = {
+    "meadow": ((196, 226, 245), (176, 214, 140)),
+    "beach": ((205, 234, 244), (240, 222, 170)),
+    "room": ((240, 228, 214), (205, 178, 150)),
+    "sheet of paper": ((250, 249, 244), (250, 249, 244)),
+}
 
 
 @dataclass
@@ -60,8 +78,10 @@ class ThingsPicture(Picture):
             draw_thing(canvas, thing)
 
     def marks(self) -> Marks:
-        return {tile(48 + 64 * t.column, 48 + 64 * t.row): [t.kind, t.colour, t.size, ROWS[t.row], COLUMNS[t.column]]
-                for t in self.things}
+        return {
+            tile(48 + 64 * t.column, 48 + 64 * t.row): [t.kind, t.colour, t.size, ROWS[t.row], COLUMNS[t.column]]
+            for t in self.things
+        }
 
 
 def sample_things(rng: random.Random) -> ThingsPicture:
@@ -76,8 +96,10 @@ def sample_things(rng: random.Random) -> ThingsPicture:
     if rng.random() < 0.3:
         pool = rng.sample(tuple(COLOURS), 2)
         colours = [rng.choice(pool) for _ in range(count)]
-    things = [Thing(kind, colour, rng.choice(tuple(SIZES)), place // 3, place % 3, rng.uniform(-4, 4), rng.uniform(-4, 4))
-              for kind, colour, place in zip(kinds, colours, places)]
+    things = [
+        Thing(kind, colour, rng.choice(tuple(SIZES)), place // 3, place % 3, rng.uniform(-4, 4), rng.uniform(-4, 4))
+        for kind, colour, place in zip(kinds, colours, places)
+    ]
     ground = rng.choice(tuple(GROUNDS))
     tint = rng.uniform(1.0, 1.15)
     return ThingsPicture(shade(GROUNDS[ground][0], tint), ground, rng.uniform(100, 150), things)
@@ -103,15 +125,25 @@ def _triangle(c: Canvas, x: float, y: float, r: float, fill: Colour, edge: Colou
 
 
 def _star(c: Canvas, x: float, y: float, r: float, fill: Colour, edge: Colour) -> None:
-    corners = [(x + (r if i % 2 == 0 else r * 0.42) * math.sin(i * math.pi / 5),
-                y - (r if i % 2 == 0 else r * 0.42) * math.cos(i * math.pi / 5)) for i in range(10)]
+    corners = [
+        (
+            x + (r if i % 2 == 0 else r * 0.42) * math.sin(i * math.pi / 5),
+            y - (r if i % 2 == 0 else r * 0.42) * math.cos(i * math.pi / 5),
+        )
+        for i in range(10)
+    ]
     c.polygon(corners, fill, edge)
 
 
 def _heart(c: Canvas, x: float, y: float, r: float, fill: Colour, edge: Colour) -> None:
     angles = [i * 2 * math.pi / 40 for i in range(40)]
-    outline = [(x + r * math.sin(t) ** 3,
-                y - r / 16 * (13 * math.cos(t) - 5 * math.cos(2 * t) - 2 * math.cos(3 * t) - math.cos(4 * t))) for t in angles]
+    outline = [
+        (
+            x + r * math.sin(t) ** 3,
+            y - r / 16 * (13 * math.cos(t) - 5 * math.cos(2 * t) - 2 * math.cos(3 * t) - math.cos(4 * t)),
+        )
+        for t in angles
+    ]
     c.polygon(outline, fill, edge)
 
 
@@ -129,8 +161,11 @@ def _tree(c: Canvas, x: float, y: float, r: float, fill: Colour, edge: Colour) -
 
 
 def _car(c: Canvas, x: float, y: float, r: float, fill: Colour, edge: Colour) -> None:
-    c.polygon([(x - r * 0.55, y), (x - r * 0.35, y - r * 0.5), (x + r * 0.3, y - r * 0.5), (x + r * 0.6, y)],
-              (215, 232, 245), edge)
+    c.polygon(
+        [(x - r * 0.55, y), (x - r * 0.35, y - r * 0.5), (x + r * 0.3, y - r * 0.5), (x + r * 0.6, y)],
+        (215, 232, 245),
+        edge,
+    )
     c.box(x - r, y - r * 0.05, x + r, y + r * 0.45, fill, edge, radius=r * 0.15)
     for dx in (-0.55, 0.55):
         c.oval(x + r * (dx - 0.25), y + r * 0.2, x + r * (dx + 0.25), y + r * 0.7, INK)
@@ -138,21 +173,42 @@ def _car(c: Canvas, x: float, y: float, r: float, fill: Colour, edge: Colour) ->
 
 def _boat(c: Canvas, x: float, y: float, r: float, fill: Colour, edge: Colour) -> None:
     c.line([(x, y - r), (x, y + r * 0.4)], INK, 1.5)
-    c.polygon([(x + r * 0.08, y - r * 0.95), (x + r * 0.75, y + r * 0.2), (x + r * 0.08, y + r * 0.2)], (252, 252, 248), edge, 1)
-    c.polygon([(x - r, y + r * 0.35), (x + r, y + r * 0.35), (x + r * 0.6, y + r * 0.9), (x - r * 0.6, y + r * 0.9)], fill, edge)
+    c.polygon(
+        [(x + r * 0.08, y - r * 0.95), (x + r * 0.75, y + r * 0.2), (x + r * 0.08, y + r * 0.2)],
+        (252, 252, 248),
+        edge,
+        1,
+    )
+    c.polygon(
+        [(x - r, y + r * 0.35), (x + r, y + r * 0.35), (x + r * 0.6, y + r * 0.9), (x - r * 0.6, y + r * 0.9)],
+        fill,
+        edge,
+    )
 
 
 def _sun(c: Canvas, x: float, y: float, r: float, fill: Colour, edge: Colour) -> None:
     for i in range(8):
         a = i * math.pi / 4
-        c.line([(x + r * 0.6 * math.cos(a), y + r * 0.6 * math.sin(a)), (x + r * math.cos(a), y + r * math.sin(a))], edge, 2)
+        c.line(
+            [(x + r * 0.6 * math.cos(a), y + r * 0.6 * math.sin(a)), (x + r * math.cos(a), y + r * math.sin(a))],
+            edge,
+            2,
+        )
     c.oval(x - r * 0.58, y - r * 0.58, x + r * 0.58, y + r * 0.58, fill, edge)
 
 
 def _cup(c: Canvas, x: float, y: float, r: float, fill: Colour, edge: Colour) -> None:
     c.oval(x + r * 0.3, y - r * 0.35, x + r, y + r * 0.35, None, edge, 2.5)
-    c.polygon([(x - r * 0.8, y - r * 0.75), (x + r * 0.6, y - r * 0.75), (x + r * 0.45, y + r * 0.8), (x - r * 0.65, y + r * 0.8)],
-              fill, edge)
+    c.polygon(
+        [
+            (x - r * 0.8, y - r * 0.75),
+            (x + r * 0.6, y - r * 0.75),
+            (x + r * 0.45, y + r * 0.8),
+            (x - r * 0.65, y + r * 0.8),
+        ],
+        fill,
+        edge,
+    )
 
 
 def _fish(c: Canvas, x: float, y: float, r: float, fill: Colour, edge: Colour) -> None:
@@ -170,5 +226,18 @@ def _flower(c: Canvas, x: float, y: float, r: float, fill: Colour, edge: Colour)
     c.oval(x - r * 0.22, y - r * 0.47, x + r * 0.22, y - r * 0.03, (255, 240, 170), edge, 1)
 
 
-_PAINTERS = {"circle": _circle, "square": _square, "triangle": _triangle, "star": _star, "heart": _heart, "house": _house,
-             "tree": _tree, "car": _car, "boat": _boat, "sun": _sun, "cup": _cup, "fish": _fish, "flower": _flower}
+_PAINTERS = {
+    "circle": _circle,
+    "square": _square,
+    "triangle": _triangle,
+    "star": _star,
+    "heart": _heart,
+    "house": _house,
+    "tree": _tree,
+    "car": _car,
+    "boat": _boat,
+    "sun": _sun,
+    "cup": _cup,
+    "fish": _fish,
+    "flower": _flower,
+}

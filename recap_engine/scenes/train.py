@@ -70,7 +70,13 @@ class Trainer:
             processor = AutoProcessor.from_pretrained(args.init)
             model = Qwen3VLForConditionalGeneration.from_pretrained(args.init, dtype=torch.float32)
         else:
-            texts = (t for f in (*FAMILIES, TWO_TURN) for s in range(2500) for turn in make_example(f, s, "train").turns for t in turn)
+            texts = (
+                t
+                for f in (*FAMILIES, TWO_TURN)
+                for s in range(2500)
+                for turn in make_example(f, s, "train").turns
+                for t in turn
+            )
             processor = build_processor(build_tokenizer(texts))
             model = build_model(processor.tokenizer)
         self.processor, self.packer = processor, Packer(processor)
@@ -104,9 +110,16 @@ class Trainer:
 
     def _answer_states(self, batch: Batch, images: object = None) -> tuple[Tensor, Tensor]:
         """Hidden states [N, width] at the positions that predict answers, and the N tokens wanted there."""
-        images = images or self.model.model.get_image_features(batch.pixel_values, batch.image_grid_thw, return_dict=True)
-        out = self.model.model(input_ids=batch.input_ids, position_ids=batch.position_ids, attention_mask=batch.attention_mask,
-                               mm_encoder_outputs={"image": images}, use_cache=False)
+        images = images or self.model.model.get_image_features(
+            batch.pixel_values, batch.image_grid_thw, return_dict=True
+        )
+        out = self.model.model(
+            input_ids=batch.input_ids,
+            position_ids=batch.position_ids,
+            attention_mask=batch.attention_mask,
+            mm_encoder_outputs={"image": images},
+            use_cache=False,
+        )
         answers = batch.labels != IGNORED
         return out.last_hidden_state[answers], batch.labels[answers]
 
@@ -176,8 +189,10 @@ class Trainer:
         matrices = [p for n, p in named if p.ndim == 2 and not any(a in n for a in apart)]
         chosen = {id(p) for p in matrices}
         others = [p for _, p in named if id(p) not in chosen]
-        out: list[torch.optim.Optimizer] = [Muon(matrices, lr=self.args.muon_rate),
-                                            torch.optim.AdamW(others, lr=self.args.rate, betas=(0.9, 0.98), weight_decay=0.0)]
+        out: list[torch.optim.Optimizer] = [
+            Muon(matrices, lr=self.args.muon_rate),
+            torch.optim.AdamW(others, lr=self.args.rate, betas=(0.9, 0.98), weight_decay=0.0),
+        ]
         for optimizer in out:
             for group in optimizer.param_groups:
                 group["base"] = group["lr"]
@@ -207,8 +222,13 @@ class Trainer:
         return shared.item()
 
     def _report(self, stage: str, done: float, losses: dict[str, float]) -> None:
-        entry = {"step": self.clock.step, "minutes": round(self.clock.seconds / 60, 2), "stage": stage, "done": round(done, 3),
-                 **{k: round(v, 4) for k, v in losses.items()}}
+        entry = {
+            "step": self.clock.step,
+            "minutes": round(self.clock.seconds / 60, 2),
+            "stage": stage,
+            "done": round(done, 3),
+            **{k: round(v, 4) for k, v in losses.items()},
+        }
         if stage == "tell" and self.clock.step % 200 == 0:
             entry["closed"] = round(self.closed_accuracy(), 4)
         self.clock.log.append(entry)
@@ -216,8 +236,12 @@ class Trainer:
 
     def _save(self) -> None:
         self.args.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        state = {"model": self.model.state_dict(), "head": self.head.state_dict(), "clock": vars(self.clock),
-                 "optimizers": [o.state_dict() for o in self.optimizers]}
+        state = {
+            "model": self.model.state_dict(),
+            "head": self.head.state_dict(),
+            "clock": vars(self.clock),
+            "optimizers": [o.state_dict() for o in self.optimizers],
+        }
         part = self.args.checkpoint.with_suffix(".part")
         torch.save(state, part)
         part.replace(self.args.checkpoint)
@@ -237,12 +261,16 @@ class Trainer:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=120, help="length of the whole training, resumed parts included")
+    parser.add_argument(
+        "--minutes", type=float, default=120, help="length of the whole training, resumed parts included"
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--pictures", type=int, default=8, help="pictures a step (four times as many while seeing)")
     parser.add_argument("--rate", type=float, default=2e-3, help="AdamW's rate: embeddings, norms, biases")
     parser.add_argument("--muon-rate", type=float, default=4e-3, help="Muon's rate: hidden matrices")
-    parser.add_argument("--see-share", type=float, default=0.12, help="share of the time given to the vision tower alone")
+    parser.add_argument(
+        "--see-share", type=float, default=0.12, help="share of the time given to the vision tower alone"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--init", type=Path, help="start from this trained model instead of random weights")
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/latest.pt"))
