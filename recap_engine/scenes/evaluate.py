@@ -1,7 +1,7 @@
 """Judges the embedded model on pictures it never saw: `python -m recap_engine.scenes.evaluate`.
 
-Three figures: short closed answers right to the letter, facts right in descriptions, and the closed answers again with the
-picture blanked out, next to the score of the best blind guess: a model that reads must fall to that.
+Three figures: short closed answers right to the letter, facts right in descriptions, and the closed answers again with
+the picture blanked out, next to the score of the best blind guess: a model that reads must fall to that.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Reader:
 
 
 def facts_of(picture: Picture) -> set[Fact]:
-    """What a description must get right: (colour, kind, place) of things; (label, value), (item, price), (name, cells)."""
+    """What a description must get right: (colour, kind, place), (label, value), (item, price) or (name, cells)."""
     if isinstance(picture, ThingsPicture):
         return {(t.colour, t.kind, t.place) for t in picture.things}
     if isinstance(picture, ChartPicture):

@@ -1,4 +1,4 @@
-"""Pictures that are read: bar and pie charts, receipts, signs and tables. All text sits on rows of one tile's height."""
+"""Pictures that are read: bar and pie charts, receipts, signs and tables. Text sits on rows of one tile's height."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def digits(text: str) -> list[str | None]:
 
 @dataclass
 class ChartPicture(Picture):
-    """A bar chart with its values written on the bars, or a pie chart with a legend in per cent. Values are multiples of 5."""
+    """A bar chart with values written on its bars, or a pie chart with a legend in per cent; all multiples of 5."""
 
     style: str = "bar"  # "bar" or "pie"
     title: str = ""

@@ -35,7 +35,7 @@ class Picture(ABC):
         """What the tiles show: dense labels that teach the vision tower to read before the language model listens."""
 
     def render(self, supersample: bool = True) -> Image.Image:
-        """RGB image of SIDE x SIDE pixels; `supersample` smooths edges (what people see), without it is twice as fast."""
+        """RGB image of SIDE x SIDE pixels; `supersample` smooths edges (what people see) and takes longer."""
         canvas = Canvas(self.background, scale=4 if supersample else 2)
         self.paint(canvas)
         return canvas.image.resize((SIDE, SIDE), Image.Resampling.LANCZOS) if supersample else canvas.image

@@ -1,7 +1,7 @@
 """Questions about drawn pictures with true answers, in seven single-turn families and one of two turns.
 
-A question that ends in "Answer briefly." has one short closed answer (a word, a number, a price); the others are answered
-in sentences, in one of several phrasings. Every answer follows from the picture's facts, never from its pixels.
+A question that ends in "Answer briefly." has one short closed answer (a word, a number, a price); the others are
+answered in sentences, in one of several phrasings. Every answer follows from the picture's facts, never from its pixels.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _by_colour_and_size(p: ThingsPicture) -> str:
     return (
         f"By color, there {_is(next(iter(colours.values())))} "
         f"{listed([amount(n, f'{c} thing') for c, n in colours.items()])}. "
-        f"By size, {listed([f'{NUMBERS[sizes[s]]} of them {_is(sizes[s])} {s}' for s in ('big', 'small') if sizes[s]])}."
+        f"By size, {listed([f'{NUMBERS[n]} of them {_is(n)} {s}' for s in ('big', 'small') if (n := sizes[s])])}."
     )
 
 
@@ -169,7 +169,8 @@ def _describe_sign(p: SignPicture, rng: random.Random) -> str:
 
 def _describe_table(p: TablePicture, rng: random.Random) -> str:
     lines = [
-        f"The picture shows a table with {amount(len(p.rows), 'row')} and {amount(len(p.head), 'column')}: {listed(p.head)}."
+        f"The picture shows a table with {amount(len(p.rows), 'row')} "
+        f"and {amount(len(p.head), 'column')}: {listed(p.head)}."
     ]
     for name, *cells in p.rows:
         lines.append(f"{name} has {listed([f'{head} {cell}' for head, cell in zip(p.head[1:], cells)])}.")

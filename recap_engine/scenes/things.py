@@ -85,7 +85,7 @@ class ThingsPicture(Picture):
 
 
 def sample_things(rng: random.Random) -> ThingsPicture:
-    """A scene with 2 to 7 things; half of the scenes repeat a kind or a colour, so that counting has something to count."""
+    """A scene with 2 to 7 things; half of them repeat a kind or a colour, so that there is something to count."""
     count = rng.choice((2, 3, 3, 4, 4, 5, 5, 6, 7))
     places = sorted(rng.sample(range(9), count))
     kinds = rng.sample(KINDS, min(len(KINDS), count))

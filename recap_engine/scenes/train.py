@@ -2,10 +2,10 @@
 
 Two stages, since captions alone leave a small model at the prior of its language:
   see    the vision tower alone learns to name what every tile shows (dense labels, a head that is thrown away later);
-  tell   the whole model answers packed questions, short answers before long ones, while the tower keeps its dense labels.
+  tell   the whole model answers packed questions, short answers before long ones; the tower keeps its dense labels.
 
-Progress is checkpointed and resumes. `torchrun --nproc-per-node N -m recap_engine.scenes.train` shares a batch between N
-processes, which on a few cores is quicker than N threads. `--init` starts from a trained model's weights.
+Progress is checkpointed and resumes. `torchrun --nproc-per-node N -m recap_engine.scenes.train` shares a batch between
+N processes, which on a few cores is quicker than N threads. `--init` starts from a trained model's weights.
 """
 
 from __future__ import annotations
