@@ -134,7 +134,7 @@ class Packer:
         return batch
 
     def _prefix_positions(self) -> Tensor:
-        """M-RoPE positions of the prefix, [3, prefix]: visual tokens share t, spread over h and w (Qwen2-VL, sec. 2.1)."""
+        """M-RoPE positions of the prefix, [3, prefix]: visual tokens share t (Qwen2-VL, section 2.1)."""
         start, tiles = self.first_visual, torch.arange(VISUAL_TOKENS)
         positions = torch.arange(len(self.prefix)).expand(3, -1).clone()
         positions[:, start : start + VISUAL_TOKENS] = start + torch.stack([tiles * 0, tiles // GRID, tiles % GRID])
@@ -153,7 +153,7 @@ class Packer:
     def sample_talks(
         self, key: tuple[int | str, ...], count: int, long_share: float, split: str = "train", length: int = 400
     ) -> Batch:
-        """`count` pictures, each with questions for about `length` tokens; `long_share` of them open with a description."""
+        """`count` pictures with questions for about `length` tokens each; `long_share` of them open with a description."""
         pictures, dialogues = [], []
         for i in range(count):
             rng = seeded(split, *key, i)

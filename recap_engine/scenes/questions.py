@@ -1,7 +1,7 @@
 """Questions about drawn pictures with true answers, in seven single-turn families and one of two turns.
 
 A question that ends in "Answer briefly." has one short closed answer (a word, a number, a price); the others are
-answered in sentences, in one of several phrasings. Every answer follows from the picture's facts, never from its pixels.
+answered in sentences, in one of several phrasings. Every answer follows from the picture's facts, not from its pixels.
 """
 
 from __future__ import annotations
