@@ -1,0 +1,73 @@
+"""RECAP (Zhu et al., arXiv 2611.05894): the last one, two and three tokens recall what the target said after them.
+
+From the root, the records of all three orders are fused into one ranked list, and the tree grows best-first; a node's
+own key is made of its own ancestors, so contextual memory serves deep nodes too. After verification every verified
+position, accepted or rejected, leaves a record under its three keys. The one-token memory persists across requests;
+the longer keys live in a memory made for this request and gone after it, so they never mix what was seen under other
+images.
+"""
+
+from collections.abc import Container
+
+from recap_engine.decoders.base import Decoder
+from recap_engine.memory import Record, RequestMemory, TokenMemory, prompt_records, verified_records
+from recap_engine.settings import Settings
+from recap_engine.stepcost import StepCost
+from recap_engine.target import Prefill, Reading, Reads
+from recap_engine.tree import CandidateTree, Context, Proposal, grow
+from recap_engine.weighting import WEIGHTINGS, fuse
+
+
+class Recap(Decoder):
+    """The method this project shows."""
+
+    name = "recap"
+
+    def __init__(self, memory: TokenMemory, cost: StepCost, settings: Settings, stops: Container[int]) -> None:
+        """`memory` is shared by all requests; `cost` sets how large a tree may grow (see `tree.grow`)."""
+        self.token_memory = memory
+        self.request_memory = RequestMemory()
+        self.cost = cost
+        self.most_nodes = cost.most_nodes
+        self.weigh = WEIGHTINGS[settings.weighting]
+        self.max_depth = settings.max_depth
+        self.floor = settings.floor
+        self.stops = stops
+        self.reads = Reads(top_k=settings.top_k, probabilities=True, entropy=True, nodes=settings.record)
+        memory.requests += 1
+        self.request = memory.requests
+
+    def draft(self, context: Context, max_depth: int) -> CandidateTree:
+        depth = min(max_depth, self.max_depth)
+        return grow(context, self.propose, self.cost, depth, self.floor, self.stops)
+
+    def propose(self, context: Context) -> Proposal:
+        """Recall the three orders for one position and fuse them."""
+        one = self.token_memory.rows.get(context[2])
+        two = self.request_memory.pairs.get(context[1:])
+        three = self.request_memory.triples.get(context)
+        return fuse((one, two, three), self.weigh)
+
+    def seed(self, prefill: Prefill, reading: Reading) -> None:
+        for context, record in prompt_records(prefill.tokens, prefill.text_positions, reading, self.request):
+            self.remember(context, record)
+
+    def update(self, tree: CandidateTree, reading: Reading, accepted: list[int], step: int) -> None:
+        for context, record in verified_records(tree, reading, accepted, self.request, step):
+            self.remember(context, record)
+
+    def remember(self, context: Context, record: Record) -> None:
+        """One record, three keys."""
+        self.token_memory.rows[context[2]] = record
+        self.request_memory.pairs[context[1:]] = record
+        self.request_memory.triples[context] = record
+
+    def end(self) -> None:
+        self.request_memory = RequestMemory()
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "order1": len(self.token_memory.rows),
+            "order2": len(self.request_memory.pairs),
+            "order3": len(self.request_memory.triples),
+        }

@@ -1,0 +1,178 @@
+"""The engine: a loaded model, the memories that outlive a request, and the lanes that answer one."""
+
+import hashlib
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import torch
+import transformers
+from PIL import Image
+from transformers import PreTrainedTokenizerBase, ProcessorMixin
+
+from recap_engine import stepcost
+from recap_engine.decode import Progress, decode
+from recap_engine.decoders import Autoregressive, Decoder, Recap, TokenRecycling
+from recap_engine.errors import RecapError
+from recap_engine.images import open_image
+from recap_engine.memory import TokenMemory
+from recap_engine.models.loading import load
+from recap_engine.models.prompting import Turn, build_inputs
+from recap_engine.request import Request
+from recap_engine.settings import Settings
+from recap_engine.stepcost import StepCost
+from recap_engine.target import Target
+from recap_engine.trace import LaneTrace, RequestTrace
+
+LANES = ("ar", "tr", "recap")
+
+
+class Engine:
+    """One loaded model, and one persistent memory per method that has one."""
+
+    def __init__(
+        self,
+        target: Target,
+        processor: ProcessorMixin | PreTrainedTokenizerBase | None = None,
+        model_name: str = "model",
+    ) -> None:
+        """`processor` turns questions into inputs and ids into text; without one, requests are made from inputs."""
+        self.target = target
+        self.processor = processor
+        self.model_name = model_name
+        self.memories: dict[str, TokenMemory] = {"tr": TokenMemory(), "recap": TokenMemory()}
+
+    @classmethod
+    def load(cls, name_or_path: str | Path | None = None, device: str = "auto", dtype: str = "auto") -> Self:
+        """Load a model of the hub or a folder; None is the embedded one. Raises RecapError."""
+        loaded = load(name_or_path, device, dtype)
+        return cls(Target(loaded.model, loaded.family), loaded.processor, loaded.name)
+
+    @property
+    def device(self) -> torch.device:
+        return self.target.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.target.model.dtype
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase | None:
+        return self.processor.tokenizer if isinstance(self.processor, ProcessorMixin) else self.processor
+
+    @cached_property
+    def step_cost(self) -> StepCost:
+        """The measured cost of passes over trees; takes a second or two the first time."""
+        return stepcost.measure(self.target)
+
+    def clear_memories(self) -> None:
+        """Forget all earlier requests."""
+        for memory in self.memories.values():
+            memory.clear()
+
+    def prepare(
+        self,
+        question: str,
+        image: Image.Image | str | Path | bytes | None = None,
+        history: Sequence[Turn] = (),
+    ) -> Request:
+        """A request in the model's own chat format. `history`: earlier turns; the picture belongs to the first.
+
+        Raises RecapError for an empty question, an unreadable picture, or a prompt longer than the model's positions.
+        """
+        if self.processor is None:
+            raise RecapError("This engine was made without a tokenizer; build a Request from model inputs.")
+        if not question.strip():
+            raise RecapError("Please ask a question.")
+        picture = None if image is None else open_image(image)
+        request = Request(build_inputs(self.processor, question, picture, history), question)
+        if picture is not None:
+            request.image_sha = hashlib.sha256(picture.tobytes()).hexdigest()
+            request.image_size = picture.size
+        if request.prompt_tokens >= self.target.max_position:
+            raise RecapError(
+                f"This prompt has {request.prompt_tokens} tokens; the model can take {self.target.max_position}."
+            )
+        return request
+
+    def run(self, request: Request, lane: str, settings: Settings | None = None) -> Iterator[Progress]:
+        """Answer `request` with one lane, step by step. Closing the generator cancels it at the next step.
+
+        Raises RecapError for an unknown lane, an answer that cannot fit, and when the device's memory runs out.
+        """
+        settings = settings or Settings()
+        try:
+            if request.prefill is None:
+                request.prefill = self.target.prefill(request.inputs)
+            decoder = self._decoder(lane, settings)
+            yield from decode(self.target, decoder, request.prefill, settings, self._text)
+        except torch.OutOfMemoryError as error:
+            raise RecapError("The device's memory is full: try a smaller picture, answer or budget.") from error
+
+    def answer(self, request: Request, lane: str, settings: Settings | None = None) -> LaneTrace:
+        """Run a lane to its end."""
+        *_, last = self.run(request, lane, settings)
+        return last.trace
+
+    def trace(self, request: Request, lanes: Iterable[LaneTrace], settings: Settings) -> RequestTrace:
+        """Bundle the lanes' traces with what is needed to read them elsewhere."""
+        lanes = {lane.name: lane for lane in lanes}
+        tokens = {
+            token
+            for lane in lanes.values()
+            for ids in (lane.tokens, *(step.tokens for step in lane.steps))
+            for token in ids
+        }
+        return RequestTrace(
+            model=self.model_name,
+            tokenizer_sha=self._tokenizer_sha,
+            question=request.question,
+            image_sha=request.image_sha,
+            image_size=request.image_size,
+            prompt_tokens=request.prompt_tokens,
+            settings=asdict(settings),
+            machine=self.machine,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            lanes=lanes,
+            token_text={token: self._token_text(token) for token in sorted(tokens)},
+        )
+
+    @property
+    def machine(self) -> dict[str, str | int]:
+        """Where the times come from."""
+        on_gpu = self.device.type == "cuda"
+        return {
+            "device": torch.cuda.get_device_name(self.device) if on_gpu else str(self.device),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "processor": platform.machine(),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        }
+
+    def _decoder(self, lane: str, settings: Settings) -> Decoder:
+        stops = self.target.stop_tokens
+        if lane == "ar":
+            return Autoregressive()
+        if lane == "tr":
+            return TokenRecycling(self.memories["tr"], settings, stops)
+        if lane == "recap":
+            cost = self.step_cost if settings.budget == "auto" else StepCost.free(settings.budget)
+            return Recap(self.memories["recap"], cost, settings, stops)
+        raise RecapError(f"There is no lane {lane!r}; there are {', '.join(LANES)}.")
+
+    def _text(self, tokens: list[int]) -> str:
+        return self.tokenizer.decode(tokens, skip_special_tokens=True) if self.tokenizer else ""
+
+    def _token_text(self, token: int) -> str:
+        return self.tokenizer.decode([token]) if self.tokenizer else str(token)
+
+    @cached_property
+    def _tokenizer_sha(self) -> str:
+        """Hash of the vocabulary: two traces with the same one number their tokens alike."""
+        words = sorted(self.tokenizer.get_vocab().items()) if self.tokenizer else []
+        return hashlib.sha256(repr(words).encode()).hexdigest()

@@ -1,0 +1,65 @@
+"""The families of models this engine knows, by transformers' `model_type`; no remote code.
+
+A family differs from another in two things only: where its picture goes in the prompt, and how positions are counted.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from recap_engine.errors import RecapError
+
+
+@dataclass(frozen=True)
+class Family:
+    """What the engine must know of a kind of model."""
+
+    name: str
+    vision: bool = True
+    mrope: bool = False  # rotary positions on three axes (time, height, width); equal for text
+
+    def image_token(self, config: PretrainedConfig) -> int | None:
+        """Id of the placeholder that stands for the picture in a prompt; None if the family reads text only."""
+        if not self.vision:
+            return None
+        token = getattr(config, "image_token_id", None)
+        return getattr(config, "image_token_index", None) if token is None else token
+
+
+TEXT = Family("text-only", vision=False)
+FAMILIES = {
+    "qwen2_vl": Family("Qwen2-VL", mrope=True),
+    "qwen2_5_vl": Family("Qwen2.5-VL", mrope=True),
+    "qwen3_vl": Family("Qwen3-VL", mrope=True),
+    "llava_next": Family("LLaVA-NeXT"),
+    "llava": Family("LLaVA-1.5"),
+    "idefics3": Family("Idefics3"),
+    "smolvlm": Family("SmolVLM"),
+}
+
+
+def family_of(config: PretrainedConfig) -> Family:
+    """The family of a configuration. Raises RecapError if there is none."""
+    kind = config.model_type
+    if kind in FAMILIES:
+        return FAMILIES[kind]
+    if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return TEXT
+    known = ", ".join(family.name for family in FAMILIES.values())
+    raise RecapError(f"Models of the kind {kind!r} are not supported; these are: {known}, and text-only causal models.")
+
+
+def prompt_positions(model: PreTrainedModel, family: Family, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Rotary positions of a prompt: [1, P], or [3, 1, P] where a picture spreads over M-RoPE's three axes."""
+    ids = inputs["input_ids"]  # [1, P]
+    if family.mrope and "image_grid_thw" in inputs:
+        kinds = inputs.get("mm_token_type_ids")
+        if kinds is None:
+            kinds = (ids == family.image_token(model.config)).int()  # 0 text, 1 image
+        positions, _ = model.base_model.get_rope_index(
+            ids, mm_token_type_ids=kinds, image_grid_thw=inputs["image_grid_thw"]
+        )
+        return positions
+    return torch.arange(ids.shape[1], device=ids.device)[None]

@@ -1,0 +1,191 @@
+"""The target: a transformers model behind three calls, prefill, verify(tree) and commit(path).
+
+`prefill` runs the prompt and its picture once per request. `verify` runs the root and a candidate tree over the
+committed rows of a `KVBuffer` and reads the logits. `KVBuffer.commit` keeps the accepted rows. Batch of one, greedy.
+"""
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
+
+from recap_engine.errors import RecapError
+from recap_engine.kvcache import KVBuffer
+from recap_engine.memory import Record
+from recap_engine.models.families import Family, prompt_positions
+from recap_engine.trace import Written
+from recap_engine.tree import CandidateTree
+
+CHUNK = 2**24  # most logits in float32 at once while reading a prompt: 64 MiB
+NO_LIMIT = 2**31
+NOT_FOR_FORWARD = ("attention_mask", "mm_token_type_ids")  # a batch of one has no padding; positions are explicit
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a decoder needs of the logits. The default is the argmax alone."""
+
+    top_k: int = 0
+    probabilities: bool = False
+    entropy: bool = False
+    nodes: bool = False  # probability and rank of every node's token, for the trace
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was read of one pass, one entry per row. Lists stay empty unless `Reads` asked for them."""
+
+    argmax: list[int]  # [rows]
+    tokens: list[list[int]] = field(default_factory=list)  # [rows][k], best first
+    probabilities: list[list[float]] = field(default_factory=list)  # [rows][k]
+    entropy: list[float] = field(default_factory=list)  # [rows], over ln|V|
+    node_probabilities: list[float] = field(default_factory=list)  # [nodes], at the parent's row
+    node_ranks: list[int] = field(default_factory=list)  # [nodes], 0 is the argmax
+
+    def record(self, row: int, written: Written) -> Record:
+        return Record(
+            self.tokens[row],
+            self.probabilities[row] if self.probabilities else [],
+            self.entropy[row] if self.entropy else 0.0,
+            written,
+        )
+
+    def margin(self, row: int) -> float:
+        """Logit gap between the best and the second token of a row; needs the probabilities of at least two."""
+        best, second = self.probabilities[row][:2]
+        return math.log(best / max(second, 1e-38))
+
+
+@dataclass
+class Prefill:
+    """A prompt's pass, shared by all lanes of its request."""
+
+    tokens: list[int]  # the prompt
+    text_positions: list[int]  # those that hold text, not image placeholders
+    hidden: torch.Tensor  # [text positions, width]: last hidden states, for reading the prompt's own predictions
+    cache: DynamicCache
+    next_position: int  # rotary position of the first new token; M-RoPE: on all three axes
+    first_token: int
+    seconds: float
+
+
+class Target:
+    """A loaded model of a known family."""
+
+    def __init__(self, model: PreTrainedModel, family: Family) -> None:
+        self.model = model.eval()
+        self.family = family
+        self.device = model.device
+        self.head = model.get_output_embeddings()
+        text = model.config.get_text_config()
+        self.vocabulary: int = self.head.weight.shape[0]
+        self.max_position: int = getattr(text, "max_position_embeddings", NO_LIMIT)
+        layers = DynamicCache(config=text).layers
+        if not all(isinstance(layer, DynamicLayer) for layer in layers):
+            raise RecapError("This model has layers without attention, which cannot verify a tree in one pass.")
+        self.window: int = min((getattr(layer, "sliding_window", NO_LIMIT) for layer in layers), default=NO_LIMIT)
+
+    @property
+    def stop_tokens(self) -> frozenset[int]:
+        """The end-of-sequence ids that `model.generate` stops at."""
+        eos = self.model.generation_config.eos_token_id
+        return frozenset(eos if isinstance(eos, list) else [] if eos is None else [eos])
+
+    @torch.inference_mode()
+    def prefill(self, inputs: dict[str, torch.Tensor]) -> Prefill:
+        """Run the prompt. `inputs`: input_ids [1, P] and what the family's processor adds for the picture.
+
+        Only the last position's logits are computed; the hidden states of the text positions are kept for
+        `read_prompt`.
+        """
+        start = time.perf_counter()
+        inputs = {name: value.to(self.device) for name, value in inputs.items()}
+        positions = prompt_positions(self.model, self.family, inputs)  # [1 or 3, 1, P] or [1, P]
+        forward = {name: value for name, value in inputs.items() if name not in NOT_FOR_FORWARD}
+        cache = DynamicCache()
+        hidden = self.model.base_model(**forward, position_ids=positions, cache=cache).last_hidden_state[0]  # [P, D]
+        first_token = int(self.head(hidden[-1:]).argmax(-1))
+        tokens = inputs["input_ids"][0].tolist()
+        image_token = self.family.image_token(self.model.config)
+        text_positions = [i for i, token in enumerate(tokens) if token != image_token]
+        return Prefill(
+            tokens=tokens,
+            text_positions=text_positions,
+            hidden=hidden[text_positions],
+            cache=cache,
+            next_position=int(positions.max()) + 1,
+            first_token=first_token,
+            seconds=time.perf_counter() - start,
+        )
+
+    @torch.inference_mode()
+    def read_prompt(self, prefill: Prefill, reads: Reads) -> Reading:
+        """The prompt's own predictions, one row per text position, in chunks that never hold CHUNK logits at once."""
+        reading = Reading([])
+        for rows in prefill.hidden.split(max(1, CHUNK // self.vocabulary)):
+            part = _read(self.head(rows), reads, None)
+            for column in ("argmax", "tokens", "probabilities", "entropy"):
+                getattr(reading, column).extend(getattr(part, column))
+        return reading
+
+    @torch.inference_mode()
+    def open(self, prefill: Prefill, new_tokens: int, most_nodes: int) -> KVBuffer:
+        """A lane's own buffer, with room for `new_tokens` and for a pass over `most_nodes` nodes.
+
+        Raises RecapError if the answer could outgrow the model's positions, or a sliding window, beyond which a layer
+        no longer sees all committed rows.
+        """
+        if len(prefill.tokens) + new_tokens > self.window or prefill.next_position + new_tokens > self.max_position:
+            raise RecapError(
+                f"The prompt of {len(prefill.tokens)} tokens and an answer of {new_tokens} do not fit "
+                f"this model's {min(self.window, self.max_position)} positions."
+            )
+        return KVBuffer(prefill.cache, prefill.next_position, new_tokens, most_nodes)
+
+    @torch.inference_mode()
+    def verify(self, buffer: KVBuffer, tree: CandidateTree, reads: Reads) -> Reading:
+        """One pass over the root and the tree's nodes; the buffer's committed rows stay as they are."""
+        base = buffer.length + buffer.position_offset
+        tokens = [tree.context[-1], *tree.tokens]
+        depths = [base, *[base + depth for depth in tree.depths]]
+        rows = torch.tensor([tokens, depths], device=self.device)  # [2, 1 + nodes]
+        positions = rows[1:].expand(3, 1, -1) if self.family.mrope else rows[1:]  # the same on all three axes
+        logits = self.model(
+            input_ids=rows[:1], position_ids=positions, attention_mask=buffer.mask_for(tree), cache=buffer
+        ).logits[0]  # [1 + nodes, V]
+        return _read(logits, reads, tree)
+
+    @torch.inference_mode()
+    def commit(self, buffer: KVBuffer, accepted: list[int]) -> None:
+        """Keep the rows of the root and of the accepted nodes of the last pass."""
+        buffer.commit(accepted)
+
+    def synchronize(self) -> None:
+        """Wait for the device, so that a clock read next is true."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def _read(logits: torch.Tensor, reads: Reads, tree: CandidateTree | None) -> Reading:
+    """Argmax, top-k, probabilities, entropy of [rows, V] logits, and the nodes' own probabilities and ranks."""
+    reading = Reading(logits.argmax(-1).tolist())
+    if not reads.top_k:
+        return reading
+    if not reads.probabilities:
+        reading.tokens = logits.topk(reads.top_k).indices.tolist()
+        return reading
+    distribution = logits.float().softmax(-1)  # [rows, V]
+    top = distribution.topk(reads.top_k)
+    reading.tokens, reading.probabilities = top.indices.tolist(), top.values.tolist()
+    if reads.entropy:
+        entropy = torch.special.entr(distribution).sum(-1) / math.log(logits.shape[-1])
+        reading.entropy = entropy.clamp(0.0, 1.0).tolist()
+    if reads.nodes and tree:
+        index = torch.tensor([[parent + 1 for parent in tree.parents], tree.tokens], device=logits.device)
+        own = distribution[index[0], index[1]]  # [nodes]
+        reading.node_probabilities = own.tolist()
+        reading.node_ranks = (distribution[index[0]] > own[:, None]).sum(-1).tolist()
+    return reading

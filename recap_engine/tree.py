@@ -1,0 +1,141 @@
+"""The candidate tree: guessed continuations of the last committed token, verified together in one pass.
+
+Row 0 of a pass is the root (the last committed token), row 1 + i is node i. A row may look at the committed tokens, at
+itself and at its own ancestors, so every path is scored as if it stood alone:
+
+    root ─┬─ 0 a ─┬─ 1 c             root  a  c  d  b
+          │       └─ 2 d       root    1   .  .  .  .
+          └─ 3 b                  a    1   1  .  .  .
+                                  c    1   1  1  .  .
+                                  d    1   1  .  1  .
+                                  b    1   .  .  .  1
+"""
+
+import heapq
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from recap_engine.memory import Recalled
+    from recap_engine.stepcost import StepCost
+
+ROOT = -1
+Context = tuple[int, int, int]  # the last three tokens up to and with a position: its three-token key
+Shares = tuple[float, float, float]  # what orders 1, 2 and 3 gave to a fused probability
+Candidate = tuple[float, int, Shares]  # fused probability, token, shares
+
+
+class Proposal(NamedTuple):
+    """Candidates for one position, best first, and the records they were fused from."""
+
+    candidates: list[Candidate]
+    recalled: "Recalled"
+
+
+class CandidateTree:
+    """Columns with one entry per node, parents before children. No two children of a node share a token."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context  # of the root
+        self.tokens: list[int] = []
+        self.parents: list[int] = []  # ROOT or an earlier node
+        self.depths: list[int] = []  # 1 for a child of the root
+        self.contexts: list[Context] = []  # a node's key is its own path, reaching back into committed tokens
+        self.fused: list[float] = []  # probability among the siblings
+        self.path: list[float] = []  # product of `fused` from the root down
+        self.shares: list[Shares] = []
+        self.recalled: list[Recalled] = []  # the records a node was proposed by; siblings share them
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def add(self, parent: int, token: int, fused: float, shares: Shares, recalled: "Recalled") -> int:
+        """Hang `token` under `parent`; returns the new node."""
+        at_root = parent == ROOT
+        before = self.context_of(parent)
+        self.tokens.append(token)
+        self.parents.append(parent)
+        self.depths.append(1 if at_root else self.depths[parent] + 1)
+        self.contexts.append((before[1], before[2], token))
+        self.fused.append(fused)
+        self.path.append(fused if at_root else self.path[parent] * fused)
+        self.shares.append(shares)
+        self.recalled.append(recalled)
+        return len(self.tokens) - 1
+
+    def context_of(self, node: int) -> Context:
+        return self.context if node == ROOT else self.contexts[node]
+
+    def cut(self, size: int) -> None:
+        """Keep the first `size` nodes; as parents come before children, they are a tree."""
+        for column in (self.tokens, self.parents, self.depths, self.contexts):
+            del column[size:]
+        for column in (self.fused, self.path, self.shares, self.recalled):
+            del column[size:]
+
+    def accept(self, argmax: list[int]) -> list[int]:
+        """The accepted path: from the root, the child that equals the target's argmax, while there is one.
+
+        `argmax` has one token per row, [1 + nodes]. One sweep is enough because parents come before children.
+        """
+        accepted: list[int] = []
+        at, wanted = ROOT, argmax[0]
+        for node, parent in enumerate(self.parents):
+            if parent == at and self.tokens[node] == wanted:
+                accepted.append(node)
+                at, wanted = node, argmax[node + 1]
+        return accepted
+
+    def mask(self, hidden: float) -> np.ndarray:
+        """Additive attention mask among the rows, float32 [1 + nodes, 1 + nodes]: 0 is visible, `hidden` is not."""
+        size = 1 + len(self)
+        mask = np.full((size, size), hidden, dtype=np.float32)
+        mask[0, 0] = 0.0
+        for row, parent in enumerate(self.parents, start=1):
+            mask[row, :row] = mask[parent + 1, :row]  # what the parent sees, and itself
+            mask[row, row] = 0.0
+        return mask
+
+
+def grow(
+    context: Context,
+    propose: Callable[[Context], Proposal],
+    cost: "StepCost",
+    max_depth: int,
+    floor: float,
+    stops: Container[int],
+) -> CandidateTree:
+    """Best-first growth: always add the candidate with the largest path probability, while it is worth its cost.
+
+    As candidates arrive in falling order of path probability, 1 + the sum of them is the expected number of tokens of
+    the step, and the kept size is the one with the most expected tokens per second under `cost`. Nothing is added
+    below `floor`, deeper than `max_depth`, or under a token of `stops` (an answer ends there).
+    """
+    tree = CandidateTree(context)
+    expected, best_size, best_rate = 1.0, 0, 1.0 / cost.seconds[0]
+    heap: list[tuple[float, int, int, Proposal, int]] = []  # -path, tie-break, parent, proposal, index into it
+
+    def offer(parent: int, above: float, proposal: Proposal, index: int) -> None:
+        """Only the best sibling not yet in the tree waits in the heap; the next follows when it leaves."""
+        if index < len(proposal.candidates) and (path := above * proposal.candidates[index][0]) >= floor:
+            heapq.heappush(heap, (-path, len(tree) * 2 + (index > 0), parent, proposal, index))
+
+    if max_depth > 0:
+        offer(ROOT, 1.0, propose(context), 0)
+    while heap and len(tree) < cost.most_nodes:
+        if -heap[0][0] <= best_rate * cost.slopes[len(tree)]:
+            break
+        _, _, parent, proposal, index = heapq.heappop(heap)
+        fused, token, shares = proposal.candidates[index]
+        node = tree.add(parent, token, fused, shares, proposal.recalled)
+        expected += tree.path[node]
+        rate = expected / cost.seconds[len(tree)]
+        if rate > best_rate:
+            best_size, best_rate = len(tree), rate
+        offer(parent, 1.0 if parent == ROOT else tree.path[parent], proposal, index + 1)
+        if tree.depths[node] < max_depth and token not in stops:
+            offer(node, tree.path[node], propose(tree.contexts[node]), 0)
+    tree.cut(best_size)
+    return tree
