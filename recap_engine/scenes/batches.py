@@ -153,7 +153,7 @@ class Packer:
     def sample_talks(
         self, key: tuple[int | str, ...], count: int, long_share: float, split: str = "train", length: int = 400
     ) -> Batch:
-        """`count` pictures with questions for about `length` tokens each; `long_share` of them open with a description."""
+        """`count` pictures with questions for about `length` tokens each; a share of them opens with a description."""
         pictures, dialogues = [], []
         for i in range(count):
             rng = seeded(split, *key, i)
