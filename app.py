@@ -1,0 +1,63 @@
+"""Starts the page: `python app.py`, and what a Hugging Face Space runs.
+
+    python app.py                                       # the embedded model
+    RECAP_MODEL=Qwen/Qwen2.5-VL-7B-Instruct python app.py
+    python app.py --model FOLDER --host 0.0.0.0 --port 7861
+
+Without --host and --port gradio's own GRADIO_SERVER_NAME and GRADIO_SERVER_PORT count, else 127.0.0.1 and the first
+free port from 7860.
+
+This file and the package `app/` share a name. A package wins over a module, so `import app` is the package, here as
+well; this file is only ever run, never imported. `gradio app.py` runs it too and then watches the folder, to serve the
+page anew when a file changes. It looks for the page under the name `demo`; the model stays loaded meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # before gradio is imported
+
+import gradio as gr  # noqa: E402
+
+from app.page import build_page  # noqa: E402
+from app.theme import CSS_PATH, make_theme  # noqa: E402
+from recap_engine.engine import Engine  # noqa: E402
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="RECAP Inspector: watch speculative decoding on a picture and a question."
+    )
+    parser.add_argument(
+        "--model", default=os.environ.get("RECAP_MODEL"), help="hub name or folder; default: the embedded model"
+    )
+    parser.add_argument("--device", default="auto", help="cpu, cuda, mps; default: the best there is")
+    parser.add_argument("--dtype", default="auto", help="float32, bfloat16, float16; default: by device")
+    parser.add_argument("--host", help="address to listen on; 0.0.0.0 for all")
+    parser.add_argument("--port", type=int)
+    return parser.parse_args()
+
+
+def start_loading(arguments: argparse.Namespace) -> Future[Engine]:
+    """Load the model in the background, so that the page opens at once and says that it is loading."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="loading")
+    return pool.submit(Engine.load, arguments.model or None, arguments.device, arguments.dtype)
+
+
+if __name__ == "__main__":
+    arguments = parse_arguments()
+    if gr.NO_RELOAD:
+        loading = start_loading(arguments)
+    demo = build_page(loading)
+    demo.launch(
+        server_name=arguments.host,
+        server_port=arguments.port,
+        theme=make_theme(),
+        css_paths=CSS_PATH,
+        footer_links=[],
+        run_history=False,
+        max_file_size="50mb",
+    )

@@ -1,0 +1,142 @@
+"""One step at a time: its tree, its nodes as a table, and the answer with the tokens of that step marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from app.figures import tree_figure
+from app.marks import BONUS_COLOUR, LANES, NEUTRAL, SOURCE_COLOURS, SOURCE_NAMES, seconds, visible
+from recap_engine.trace import LaneTrace, RequestTrace, StepTrace
+
+NODE_COLUMNS = [
+    "node", "token", "depth", "after", "source", "orders", "fused", "path", "1-gram", "2-gram", "3-gram",
+    "decision", "target p", "rank",
+]  # fmt: skip
+
+
+def inspectable(trace: RequestTrace) -> list[str]:
+    """The lanes that drafted at least one tree, RECAP first: autoregressive decoding has nothing to inspect."""
+    return [
+        name for name in ("recap", "tr") if name in trace.lanes and any(step.tokens for step in trace.lanes[name].steps)
+    ]
+
+
+def telling_step(lane: LaneTrace) -> int:
+    """The step worth opening with: the first of those that accepted most."""
+    return max(range(len(lane.steps)), key=lambda number: len(lane.steps[number].accepted), default=0)
+
+
+def node_table(step: StepTrace, token_text: Mapping[int, str]) -> pd.DataFrame:
+    """The step's nodes, one row each, in the order of the trace; probabilities to three places."""
+
+    def named(token: int) -> str:
+        return visible(token_text.get(token, f"#{token}"))
+
+    rows = []
+    for node, token in enumerate(step.tokens):
+        parent = step.parents[node]
+        probabilities = (step.fused[node], step.path[node], *step.shares[node])
+        rows.append(
+            (
+                node,
+                named(token),
+                step.depths[node],
+                "root" if parent < 0 else f"{parent} {named(step.tokens[parent])}",
+                SOURCE_NAMES[step.orders[node]],
+                step.agree[node],
+                *(round(value, 3) for value in probabilities),
+                step.decisions[node],
+                round(step.target_probs[node], 3),
+                step.target_ranks[node] + 1,
+            )
+        )
+    return pd.DataFrame(rows, columns=NODE_COLUMNS)
+
+
+def answer_strip(lane: LaneTrace, number: int, token_text: Mapping[int, str]) -> str:
+    """The whole answer as HTML, a box per token: underlined in the colour of its source, this step's tokens marked."""
+    boxes = [_box(lane.first_token, NEUTRAL, "the first token, from the prefill", False, token_text)]
+    for index, step in enumerate(lane.steps):
+        for place, token in enumerate(step.emitted):
+            if place < len(step.accepted):
+                node = step.accepted[place]
+                colour, origin = SOURCE_COLOURS[step.orders[node]], SOURCE_NAMES[step.orders[node]]
+            else:
+                colour, origin = BONUS_COLOUR, "the target's own token"
+            boxes.append(_box(token, colour, f"step {index + 1}: {origin}", index == number, token_text))
+    return f'<div class="strip" role="group" aria-label="The answer, token by token">{"".join(boxes)}</div>'
+
+
+def _box(token: int, colour: str, title: str, current: bool, token_text: Mapping[int, str]) -> str:
+    text = escape(visible(token_text.get(token, f"#{token}")))
+    marked = ' class="now"' if current else ""
+    return f'<span{marked} style="--source:{colour}" title="{escape(title)}">{text}</span>'
+
+
+def step_facts(lane: LaneTrace, number: int, token_text: Mapping[int, str]) -> str:
+    """What this step did, in one or two sentences of HTML."""
+    step = lane.steps[number]
+
+    def named(tokens: list[int]) -> str:
+        return " ".join(f"<code>{escape(visible(token_text.get(token, f'#{token}')))}</code>" for token in tokens)
+
+    phases = " · ".join(
+        f"{phase} {seconds(getattr(step, f'{phase}_s'))}" for phase in ("draft", "verify", "accept", "update")
+    )
+    drafted = f"drafted {_count(len(step.tokens), 'node')}" if step.tokens else "drafted nothing"
+    accepted = f"accepted {named([step.tokens[node] for node in step.accepted])}" if step.accepted else "accepted none"
+    bonus = f", then the bonus token {named([step.bonus])}" if step.bonus is not None else ""
+    return (
+        f'<p class="facts"><b>{LANES[lane.name].name}, step {number + 1} of {len(lane.steps)}.</b> '
+        f"After {named([step.root_token])} it {drafted} and {accepted}{bonus}: "
+        f"<b>{_count(len(step.emitted), 'token')}</b> for one pass of the target. "
+        f'<span class="quiet">{phases}</span></p>'
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def legend() -> str:
+    """The legend of trees and strips, as HTML; it stays in view whatever a step contains."""
+    sources = [f'<li><i style="--c:{SOURCE_COLOURS[order]}"></i>{SOURCE_NAMES[order]}</li>' for order in (1, 2, 3)]
+    return (
+        '<ul class="legend" aria-label="Legend">'
+        f"{''.join(sources)}"
+        '<li><i class="ring"></i>several orders agree</li>'
+        f'<li><i class="bonus" style="--c:{BONUS_COLOUR}"></i>bonus token</li>'
+        '<li><i class="path"></i>accepted (filled, bold path)</li>'
+        '<li><i class="hollow"></i>rejected (hollow)</li>'
+        '<li><i class="hollow faint"></i>unreached (hollow, faint)</li>'
+        '<li class="quiet">· is a space, ↵ a newline</li>'
+        "</ul>"
+    )
+
+
+@dataclass(frozen=True)
+class StepView:
+    """Everything the inspector shows of one step."""
+
+    facts: str
+    strip: str
+    tree: go.Figure
+    nodes: pd.DataFrame
+
+
+def view_step(trace: RequestTrace, lane_name: str, number: int) -> StepView:
+    """The view of step `number` (from 0; a number past either end gives the step at that end)."""
+    lane = trace.lanes[lane_name]
+    number = min(max(number, 0), len(lane.steps) - 1)
+    step, text = lane.steps[number], trace.token_text
+    return StepView(
+        step_facts(lane, number, text),
+        answer_strip(lane, number, text),
+        tree_figure(step, text),
+        node_table(step, text),
+    )

@@ -1,0 +1,58 @@
+"""How a token, a source, a lane and a phase look and read, the same in every card, figure and table.
+
+The colours are those of Okabe and Ito, which colour-blind readers can tell apart; nothing on the page is told by colour
+alone (source names stand in the legend, the hover text and the table).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SOURCE_COLOURS = {1: "#E69F00", 2: "#56B4E9", 3: "#009E73"}
+SOURCE_NAMES = {1: "1-gram, persistent", 2: "2-gram, local", 3: "3-gram, local"}
+BONUS_COLOUR = "#CC79A7"
+NEUTRAL = "#8A94A6"  # reads on a white and on a dark page
+
+PHASE_COLOURS = {
+    "seed": "#A8B0BD",  # before decoding, as the prefill is
+    "prefill": "#6B7280",
+    "draft": "#4C3F91",
+    "verify": "#8573C9",
+    "accept": "#B4A6E8",
+    "update": "#D9D0F7",
+}
+
+
+@dataclass(frozen=True)
+class LaneMark:
+    """What the page calls one decoder, and its colour."""
+
+    short: str
+    name: str
+    colour: str
+
+
+LANES = {
+    "ar": LaneMark("AR", "Autoregressive", "#7F7F7F"),
+    "tr": LaneMark("TR", "Token Recycling", "#D55E00"),
+    "recap": LaneMark("RECAP", "RECAP", "#0072B2"),
+}
+
+
+def visible(text: str) -> str:
+    """The token's text with its white space shown: a space is `·`, a newline `↵`, a tab `⇥`, nothing at all `∅`."""
+    if not text:
+        return "∅"
+    return text.replace(" ", "·").replace("\r\n", "↵").replace("\n", "↵").replace("\r", "↵").replace("\t", "⇥")
+
+
+def shortened(text: str, limit: int) -> str:
+    """The text cut to `limit` characters, an ellipsis included."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def seconds(value: float) -> str:
+    """A duration for people: `7.3 ms`, `840 ms`, `2.41 s`."""
+    if value < 0.01:
+        return f"{value * 1000:.1f} ms"
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"
