@@ -4,10 +4,9 @@ import hashlib
 import platform
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
-from typing import Self
 
 import torch
 import transformers
@@ -47,7 +46,7 @@ class Engine:
         self.memories: dict[str, TokenMemory] = {"tr": TokenMemory(), "recap": TokenMemory()}
 
     @classmethod
-    def load(cls, name_or_path: str | Path | None = None, device: str = "auto", dtype: str = "auto") -> Self:
+    def load(cls, name_or_path: str | Path | None = None, device: str = "auto", dtype: str = "auto") -> "Engine":
         """Load a model of the hub or a folder; None is the embedded one. Raises RecapError."""
         loaded = load(name_or_path, device, dtype)
         return cls(Target(loaded.model, loaded.family), loaded.processor, loaded.name)
@@ -136,7 +135,7 @@ class Engine:
             prompt_tokens=request.prompt_tokens,
             settings=asdict(settings),
             machine=self.machine,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             lanes=lanes,
             token_text={token: self._token_text(token) for token in sorted(tokens)},
         )

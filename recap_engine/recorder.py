@@ -6,15 +6,18 @@ This runs after the step's clock has stopped, so that a recorded run reports the
 from recap_engine.memory import Recalled
 from recap_engine.target import Reading
 from recap_engine.trace import StepTrace, Written
-from recap_engine.tree import ROOT, CandidateTree, Shares
+from recap_engine.tree import ROOT, CandidateTree
+from recap_engine.weighting import shares
 
 
 def record_nodes(step: StepTrace, tree: CandidateTree, reading: Reading, accepted: list[int]) -> None:
     """Fill the node columns of `step`."""
     step.parents, step.depths, step.tokens = tree.parents, tree.depths, tree.tokens
-    step.fused, step.path, step.shares = tree.fused, tree.path, tree.shares
-    step.orders = [_largest_share(shares) for shares in tree.shares]
-    step.written = [_provenance(token, recalled) for token, recalled in zip(tree.tokens, tree.recalled, strict=True)]
+    step.fused, step.path = tree.fused, tree.path
+    origins = list(zip(tree.proposals, tree.tokens, strict=True))
+    step.shares = [shares(proposal, token) for proposal, token in origins]
+    step.orders = [_largest(three) for three in step.shares]
+    step.written = [_provenance(proposal.recalled, token) for proposal, token in origins]
     step.agree = [3 - written.count(None) for written in step.written]
     step.decisions = decisions(tree, accepted)
     step.target_probs, step.target_ranks = reading.node_probabilities, reading.node_ranks
@@ -33,13 +36,13 @@ def decisions(tree: CandidateTree, accepted: list[int]) -> list[str]:
     ]
 
 
-def _largest_share(shares: Shares) -> int:
-    """The order, 1 to 3, that gave the most; of equal ones the longer."""
-    one, two, three = shares
-    return 3 if three >= two and three >= one and three > 0 else 2 if two >= one and two > 0 else 1
+def _largest(shares: tuple[float, float, float]) -> int:
+    """The order, 1 to 3, that gave the most; of equal ones the longer, as its record is the more specific."""
+    most = max(shares)
+    return max(order for order, share in enumerate(shares, start=1) if share == most) if most else 1
 
 
-def _provenance(token: int, recalled: Recalled) -> tuple[Written | None, Written | None, Written | None]:
+def _provenance(recalled: Recalled, token: int) -> tuple[Written | None, Written | None, Written | None]:
     """Per order, when the record was written that proposed `token`; None where it didn't."""
     one, two, three = recalled
     return (

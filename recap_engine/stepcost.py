@@ -12,13 +12,15 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
-from recap_engine.tree import CandidateTree
+import torch
+
+from recap_engine.tree import CandidateTree, Proposal
 
 if TYPE_CHECKING:
     from recap_engine.target import Target
 
 SIZES = (0, 1, 2, 4, 8, 16, 24, 32, 48, 64)  # nodes; costs between them are interpolated
-CONTEXT = 256  # committed tokens during the measurement
+CONTEXT = 128  # committed tokens during the measurement
 SECONDS = 2.0  # the measurement stops repeating after this long
 REPEATS = 9
 NODE_OVERHEAD_S = 12e-6  # drafting, walking and remembering one node, in Python on one core
@@ -66,7 +68,8 @@ def measure(target: "Target") -> StepCost:
     """Time passes of every size, interleaved so that a slow moment hits all alike."""
     from recap_engine.target import Reads
 
-    buffer = target.blank(CONTEXT, rows=CONTEXT + 1 + SIZES[-1])
+    prefill = target.prefill({"input_ids": torch.zeros(1, CONTEXT, dtype=torch.long)})
+    buffer = target.open(prefill, new_tokens=1, most_nodes=SIZES[-1])
     reads = Reads(top_k=8, probabilities=True, entropy=True)
     samples: dict[int, list[float]] = {size: [] for size in SIZES}
     trees = {size: _comb(size) for size in SIZES}
@@ -86,6 +89,7 @@ def measure(target: "Target") -> StepCost:
 def _comb(size: int) -> CandidateTree:
     """A tree of `size` nodes, four to a level; which tokens it holds doesn't matter to the clock."""
     tree = CandidateTree((0, 0, 0))
+    proposal = Proposal([], (None, None, None), (1.0, 0.0, 0.0))
     for node in range(size):
-        tree.add(node // 4 * 4 - 1 if node >= 4 else -1, node % 4, 0.5, (0.5, 0.0, 0.0), (None, None, None))
+        tree.add(node // 4 * 4 - 1 if node >= 4 else -1, node % 4, 0.5, proposal)
     return tree

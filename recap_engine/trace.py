@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from recap_engine.errors import RecapError
 
@@ -216,7 +216,7 @@ class RequestTrace:
         return json.dumps(_rounded(asdict(self)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str) -> "RequestTrace":
         """Read what `to_json` wrote. Raises TraceError for anything else."""
         if len(text) > MAX_BYTES:
             raise TraceError(f"This trace is larger than the {MAX_BYTES // 2**20} MB that are read.")
@@ -239,7 +239,7 @@ class RequestTrace:
         Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path) -> "RequestTrace":
         """Read a `.json` or `.json.gz` file. Raises TraceError; nothing past MAX_BYTES is ever decompressed."""
         try:
             with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as file:

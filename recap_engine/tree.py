@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 
 ROOT = -1
 Context = tuple[int, int, int]  # the last three tokens up to and with a position: its three-token key
-Shares = tuple[float, float, float]  # what orders 1, 2 and 3 gave to a fused probability
-Candidate = tuple[float, int, Shares]  # fused probability, token, shares
 
 
 class Proposal(NamedTuple):
-    """Candidates for one position, best first, and the records they were fused from."""
+    """Candidates for one position, and what they were fused from."""
 
-    candidates: list[Candidate]
-    recalled: "Recalled"
+    candidates: list[tuple[int, float]]  # token and fused probability, best first
+    recalled: "Recalled"  # the records of orders 1, 2, 3
+    weights: tuple[float, float, float]  # of those records; they sum to 1, or to 0 if there are none
 
 
 class CandidateTree:
@@ -45,24 +44,24 @@ class CandidateTree:
         self.contexts: list[Context] = []  # a node's key is its own path, reaching back into committed tokens
         self.fused: list[float] = []  # probability among the siblings
         self.path: list[float] = []  # product of `fused` from the root down
-        self.shares: list[Shares] = []
-        self.recalled: list[Recalled] = []  # the records a node was proposed by; siblings share them
+        self.proposals: list[Proposal] = []  # what a node was taken from; siblings share it
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def add(self, parent: int, token: int, fused: float, shares: Shares, recalled: "Recalled") -> int:
+    def add(self, parent: int, token: int, fused: float, proposal: Proposal) -> int:
         """Hang `token` under `parent`; returns the new node."""
-        at_root = parent == ROOT
-        before = self.context_of(parent)
+        if parent == ROOT:
+            depth, above, (_, before, last) = 0, 1.0, self.context
+        else:
+            depth, above, (_, before, last) = self.depths[parent], self.path[parent], self.contexts[parent]
         self.tokens.append(token)
         self.parents.append(parent)
-        self.depths.append(1 if at_root else self.depths[parent] + 1)
-        self.contexts.append((before[1], before[2], token))
+        self.depths.append(depth + 1)
+        self.contexts.append((before, last, token))
         self.fused.append(fused)
-        self.path.append(fused if at_root else self.path[parent] * fused)
-        self.shares.append(shares)
-        self.recalled.append(recalled)
+        self.path.append(above * fused)
+        self.proposals.append(proposal)
         return len(self.tokens) - 1
 
     def context_of(self, node: int) -> Context:
@@ -70,10 +69,9 @@ class CandidateTree:
 
     def cut(self, size: int) -> None:
         """Keep the first `size` nodes; as parents come before children, they are a tree."""
-        for column in (self.tokens, self.parents, self.depths, self.contexts):
-            del column[size:]
-        for column in (self.fused, self.path, self.shares, self.recalled):
-            del column[size:]
+        for column in vars(self).values():
+            if isinstance(column, list):
+                del column[size:]
 
     def accept(self, argmax: list[int]) -> list[int]:
         """The accepted path: from the root, the child that equals the target's argmax, while there is one.
@@ -119,7 +117,7 @@ def grow(
 
     def offer(parent: int, above: float, proposal: Proposal, index: int) -> None:
         """Only the best sibling not yet in the tree waits in the heap; the next follows when it leaves."""
-        if index < len(proposal.candidates) and (path := above * proposal.candidates[index][0]) >= floor:
+        if index < len(proposal.candidates) and (path := above * proposal.candidates[index][1]) >= floor:
             heapq.heappush(heap, (-path, len(tree) * 2 + (index > 0), parent, proposal, index))
 
     if max_depth > 0:
@@ -128,8 +126,8 @@ def grow(
         if -heap[0][0] <= best_rate * cost.slopes[len(tree)]:
             break
         _, _, parent, proposal, index = heapq.heappop(heap)
-        fused, token, shares = proposal.candidates[index]
-        node = tree.add(parent, token, fused, shares, proposal.recalled)
+        token, fused = proposal.candidates[index]
+        node = tree.add(parent, token, fused, proposal)
         expected += tree.path[node]
         rate = expected / cost.seconds[len(tree)]
         if rate > best_rate:

@@ -3,7 +3,7 @@
 The paper's abstract names the weighting and gives no formula; this one is our choice. An order n with record r_n has
 
     confidence  c_n = p_top * (1 - H_n / ln|V|)        weight  w_n = LENGTH[n] * c_n
-    score(y)    = sum_n w_n p_n(y) / sum_n w_n         share_n(y) = w_n p_n(y) / sum_n w_n
+    score(y)    = sum_n share_n(y)                     share_n(y) = w_n p_n(y) / sum_m w_m
 
 so a sharp record outweighs a vague one, and of two equally sharp ones the longer key counts more. The alternatives
 below change only the weights and exist for comparison.
@@ -13,9 +13,10 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from recap_engine.memory import Recalled
-from recap_engine.tree import Candidate, Proposal, Shares
+from recap_engine.tree import Proposal
 
 LENGTH = (1.0, 2.0, 4.0)  # how much more a key of one, two, three tokens is trusted at equal confidence
+NO_WEIGHTS = (0.0, 0.0, 0.0)
 Weigh = Callable[[Recalled], list[float]]  # the three records -> three weights, not negative, 0 where there is none
 
 
@@ -52,17 +53,30 @@ WEIGHTINGS: dict[str, Weigh] = {
 
 
 def fuse(recalled: Recalled, weigh: Weigh) -> Proposal:
-    """Candidates by falling fused probability, each with the share every order gave it. Pure."""
+    """Candidates by falling fused probability. Pure."""
     weights = weigh(recalled)
     total = sum(weights)
-    shares: dict[int, Shares] = {}
-    for order, (record, weight) in enumerate(zip(recalled, weights, strict=True)):
-        if record is None or weight <= 0.0:
-            continue
-        for token, probability in zip(record.tokens, record.probabilities, strict=True):
-            a, b, c = shares.get(token, (0.0, 0.0, 0.0))
-            share = weight / total * probability
-            shares[token] = (a + share, b, c) if order == 0 else (a, b + share, c) if order == 1 else (a, b, c + share)
-    candidates: list[Candidate] = [(a + b + c, token, (a, b, c)) for token, (a, b, c) in shares.items()]
-    candidates.sort(key=itemgetter(0), reverse=True)
-    return Proposal(candidates, recalled)
+    if total <= 0.0:
+        return Proposal([], recalled, NO_WEIGHTS)
+    one, two, three = (weight / total for weight in weights)
+    distinct = {id(record): record for record, weight in zip(recalled, weights, strict=True) if weight > 0.0}
+    if len(distinct) == 1:  # often one record is the latest under all its keys
+        (record,) = distinct.values()
+        candidates = list(zip(record.tokens, record.probabilities, strict=True))
+    else:
+        scores: dict[int, float] = {}
+        for record, weight in zip(recalled, (one, two, three), strict=True):
+            if weight > 0.0:
+                for token, probability in zip(record.tokens, record.probabilities, strict=True):
+                    scores[token] = scores.get(token, 0.0) + weight * probability
+        candidates = sorted(scores.items(), key=itemgetter(1), reverse=True)
+    return Proposal(candidates, recalled, (one, two, three))
+
+
+def shares(proposal: Proposal, token: int) -> tuple[float, float, float]:
+    """What orders 1, 2 and 3 gave to the fused probability of `token`; they sum to it."""
+    one, two, three = (
+        weight * record.probabilities[record.tokens.index(token)] if weight and token in record.tokens else 0.0
+        for record, weight in zip(proposal.recalled, proposal.weights, strict=True)
+    )
+    return one, two, three

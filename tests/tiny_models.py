@@ -116,9 +116,8 @@ def llava() -> PreTrainedModel:
 
 
 def idefics3() -> PreTrainedModel:
-    vision = {k: v for k, v in CLIP.items()}
     return Idefics3ForConditionalGeneration(
-        Idefics3Config(vision_config=vision, text_config=LlamaConfig(**TEXT), image_token_id=IMAGE, scale_factor=2)
+        Idefics3Config(vision_config=CLIP, text_config=LlamaConfig(**TEXT), image_token_id=IMAGE, scale_factor=2)
     )
 
 

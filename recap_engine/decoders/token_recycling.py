@@ -15,7 +15,7 @@ from recap_engine.decoders.base import Decoder
 from recap_engine.memory import Record, TokenMemory, prompt_records, verified_records
 from recap_engine.settings import Settings
 from recap_engine.target import Prefill, Reading, Reads
-from recap_engine.tree import ROOT, CandidateTree, Context
+from recap_engine.tree import ROOT, CandidateTree, Context, Proposal
 
 TOP_K = 8
 LEVELS = (8, 21, 25, 15, 8, 3)
@@ -69,8 +69,8 @@ class TokenRecycling(Decoder):
                 placed.append(None)
                 continue
             probability = row.probabilities[rank] if row.probabilities else 0.0
-            shares = (probability, 0.0, 0.0)
-            placed.append(tree.add(above, row.tokens[rank], probability, shares, (row, None, None)))
+            proposal = Proposal([], (row, None, None), (1.0, 0.0, 0.0))
+            placed.append(tree.add(above, row.tokens[rank], probability, proposal))
         return tree
 
     def _row(self, tree: CandidateTree, node: int, max_depth: int) -> Record | None:
