@@ -1,0 +1,116 @@
+"""How long a memory lives, what it holds, and that nothing a person does half-way spoils it."""
+
+import gc
+
+import pytest
+from tiny_models import IMAGE, generated, random_request, tiny_engine
+
+from recap_engine.errors import RecapError
+from recap_engine.memory import PROMPT_STEP, RequestMemory
+from recap_engine.settings import Settings
+
+SETTINGS = Settings(max_new_tokens=24, budget=16)
+
+
+def living_request_memories() -> int:
+    gc.collect()
+    return sum(len(m.pairs) + len(m.triples) for m in gc.get_objects() if type(m) is RequestMemory)
+
+
+def test_contextual_memory_ends_with_the_request_and_token_memory_outlives_it():
+    engine = tiny_engine("qwen3_vl")
+    trace = engine.answer(random_request("qwen3_vl", 0), "recap", SETTINGS)
+    assert trace.steps[-1].memory["order2"] > 0
+    assert trace.steps[-1].memory["order3"] > 0
+    assert living_request_memories() == 0
+    assert len(engine.memories["recap"].rows) == trace.steps[-1].memory["order1"] > 0
+    engine.clear_memories()
+    assert not engine.memories["recap"].rows
+
+
+def test_a_second_request_starts_with_the_first_ones_tokens_and_none_of_its_contexts():
+    engine = tiny_engine("llama")
+    engine.answer(random_request("llama", 0), "recap", SETTINGS)
+    known = set(engine.memories["recap"].rows)
+    run = engine.run(random_request("llama", 1, words=5), "recap", SETTINGS)
+    next(run)
+    first = next(run).step
+    assert set(engine.memories["recap"].rows) >= known
+    assert first.memory["order2"] <= 5 + 1 + len(first.tokens)
+
+
+@pytest.mark.parametrize("lane", ["tr", "recap"])
+def test_a_cancelled_lane_drops_its_contexts_and_leaves_the_engine_usable(lane):
+    engine = tiny_engine("qwen2_5_vl")
+    request = random_request("qwen2_5_vl", 1)
+    run = engine.run(request, lane, SETTINGS)
+    for _ in range(3):
+        next(run)
+    run.close()
+    assert living_request_memories() == 0
+    assert engine.memories[lane].rows
+    assert engine.answer(request, lane, SETTINGS).tokens == generated(engine, request, 24)
+
+
+@pytest.mark.parametrize("lane", ["ar", "tr", "recap"])
+def test_an_error_in_a_pass_drops_contexts_and_leaves_the_engine_usable(lane, monkeypatch):
+    engine = tiny_engine("llama")
+    request = random_request("llama", 2)
+    run = engine.run(request, lane, SETTINGS)
+    next(run)
+    next(run)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.target.model, "forward", _fail)
+        with pytest.raises(RuntimeError, match="the device is gone"):
+            next(run)
+    assert living_request_memories() == 0
+    assert engine.answer(request, lane, SETTINGS).tokens == generated(engine, request, 24)
+
+
+def test_an_unknown_lane_and_an_answer_that_cannot_fit_are_refused_in_one_sentence():
+    engine = tiny_engine("llama")
+    with pytest.raises(RecapError, match="no lane 'beam'"):
+        next(engine.run(random_request("llama", 0), "beam", SETTINGS))
+    with pytest.raises(RecapError, match="do not fit this model's 1024 positions"):
+        next(engine.run(random_request("llama", 0), "recap", Settings(max_new_tokens=2000)))
+    assert living_request_memories() == 0
+
+
+@pytest.mark.parametrize("lane", ["tr", "recap"])
+def test_the_prompts_text_is_remembered_and_its_picture_is_not(lane):
+    engine = tiny_engine("qwen3_vl")
+    request = random_request("qwen3_vl", 3)
+    next(engine.run(request, lane, SETTINGS))
+    rows = engine.memories[lane].rows
+    assert set(rows) == set(request.inputs["input_ids"][0].tolist()) - {IMAGE}
+    assert {record.written for record in rows.values()} == {(1, PROMPT_STEP, True)}
+    assert all(len(record.tokens) == 8 for record in rows.values())
+
+
+def test_the_prompt_predicts_what_the_model_would_say_there():
+    """A row of the prompt's reading is the target's own next-token distribution at that position."""
+    engine = tiny_engine("llama")
+    request = random_request("llama", 4, words=9)
+    next(engine.run(request, "recap", SETTINGS))
+    last = request.inputs["input_ids"][0, -1].item()
+    assert engine.memories["recap"].rows[last].tokens[0] == request.prefill.first_token
+
+
+def test_every_verified_position_is_remembered_and_accepted_ones_win():
+    engine = tiny_engine("llama")
+    request = random_request("llama", 5)
+    run = engine.run(request, "recap", SETTINGS)
+    next(run)
+    for number, progress in enumerate(run):
+        step = progress.step
+        rows = engine.memories["recap"].rows
+        path = [step.root_token, *(step.tokens[node] for node in step.accepted)]
+        assert all(rows[token].written[:2] == (1, number) for token in {step.root_token, *step.tokens})
+        assert all(rows[token].written[2] for token in path)
+        assert rows[path[-1]].tokens[0] == step.bonus
+        others = {t for t, d in zip(step.tokens, step.decisions) if d != "accepted"} - set(path)
+        assert not any(rows[token].written[2] for token in others)
+
+
+def _fail(*args, **kwargs):
+    raise RuntimeError("the device is gone")
