@@ -24,7 +24,7 @@ from app.marks import (
 from recap_engine.trace import PHASES, ROOT, LaneTrace, RequestTrace, StepTrace
 
 ROW_PX = 24  # height of one row of the tree: a marker and the text above its edge
-GAP = 0.07  # an edge stops this far from a marker's centre, so that a hollow marker stays hollow
+GAP = 0.009  # part of the width by which an edge stops short of a marker's centre: a hollow marker stays hollow
 CURVE = [(t / 12, (t / 12) ** 2 * (3 - t / 6)) for t in range(13)]  # a smooth step, (x, y) from (0, 0) to (1, 1)
 BEND = 0.38  # part of a column in which an edge bends; the rest runs level and carries the token's text
 CLEAR = "rgba(0,0,0,0)"
@@ -103,7 +103,7 @@ def tree_figure(step: StepTrace, token_text: Mapping[int, str]) -> go.Figure:
 
     figure = go.Figure()
     for decision, width, opacity in (("unreached", 1, 0.3), ("rejected", 1, 0.7), ("accepted", 3.2, 0.9)):
-        xs, ys = _curves([(place(parent), place(node)) for parent, node in edges[decision]])
+        xs, ys = _curves([(place(parent), place(node)) for parent, node in edges[decision]], GAP * (deepest + 1))
         figure.add_scatter(
             x=xs,
             y=ys,
@@ -137,7 +137,7 @@ def tree_figure(step: StepTrace, token_text: Mapping[int, str]) -> go.Figure:
     _style(figure, height=max(220, int((max(rows.values()) + 1) * ROW_PX) + 70), margin=dict(l=8, r=16, t=34, b=8))
     figure.update_layout(hovermode="closest")
     figure.update_xaxes(
-        range=[-0.75, deepest + 0.25],
+        range=[-0.1 * (deepest + 1), deepest + 0.03 * (deepest + 1)],
         side="top",
         tickvals=list(range(deepest + 1)),
         gridcolor=GRID,
@@ -149,13 +149,13 @@ def tree_figure(step: StepTrace, token_text: Mapping[int, str]) -> go.Figure:
 
 
 def _curves(
-    pairs: list[tuple[tuple[float, float], tuple[float, float]]],
+    pairs: list[tuple[tuple[float, float], tuple[float, float]]], gap: float
 ) -> tuple[list[float | None], list[float | None]]:
     """One line through all edges, broken by None: each bends near its parent, then runs level to its node."""
     xs: list[float | None] = []
     ys: list[float | None] = []
     for (x0, y0), (x1, y1) in pairs:
-        start, end = x0 + GAP, x1 - GAP
+        start, end = x0 + gap, x1 - gap
         xs += [round(start + BEND * (end - start) * across, 3) for across, _ in CURVE] + [end, None]
         ys += [round(y0 + (y1 - y0) * down, 3) for _, down in CURVE] + [y1, None]
     return xs, ys
@@ -279,7 +279,10 @@ def progress_figure(trace: RequestTrace) -> go.Figure:
     _style(figure, height=300, margin=dict(l=8, r=16, t=40, b=8))
     figure.update_layout(hovermode="closest", legend=LEGEND_ABOVE)
     figure.update_xaxes(title="seconds since decoding began", rangemode="tozero", gridcolor=GRID, zeroline=False)
-    figure.update_yaxes(title="new tokens", rangemode="tozero", gridcolor=GRID, zeroline=False)
+    most = max((lane.n_tokens for lane in trace.lanes.values()), default=0)
+    figure.update_yaxes(
+        dtick=1 if most < 9 else None, title="new tokens", rangemode="tozero", gridcolor=GRID, zeroline=False
+    )
     return figure
 
 

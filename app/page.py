@@ -7,7 +7,7 @@ import json
 import logging
 import random
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from html import escape
@@ -20,7 +20,7 @@ from app import texts
 from app.cards import empty_cards, lane_cards, notice, verdict
 from app.figures import phases_figure, progress_figure
 from app.inspector import NODE_COLUMNS, inspectable, legend, telling_step, view_step
-from app.lanes import LANE_ORDER, Ask, StopFlag, answer
+from app.lanes import LANE_ORDER, Ask, LaneRun, StopFlag, answer, turn_order
 from app.marks import LANES
 from recap_engine.engine import Engine
 from recap_engine.errors import RecapError
@@ -74,6 +74,7 @@ class ResultPart:
     """What a run leaves: cards, verdict, timing, the inspector and the trace file."""
 
     cards: gr.HTML
+    verdict: gr.HTML
     empty: gr.HTML
     timing: gr.Column
     progress: gr.Plot
@@ -115,16 +116,13 @@ def _lay_out_ask() -> AskPart:
                 label="Question", placeholder="What is in the picture?", max_lines=5, elem_id="question"
             )
             with gr.Row():
-                run = gr.Button("Run", variant="primary", elem_id="run")
-                stop = gr.Button("Stop", variant="stop", interactive=False, elem_id="stop")
+                run = gr.Button("Run", variant="primary", elem_id="run", min_width=120)
+                stop = gr.Button("Stop", variant="stop", interactive=False, elem_id="stop", min_width=120)
             message = gr.HTML(notice(texts.FIRST_STEPS), elem_id="message")
             examples = _read_examples()
             gallery = gr.Gallery(
                 [(str(path), family) for path, _, family in examples],
-                label="Examples",
-                columns=7,
-                rows=1,
-                height="auto",
+                show_label=False,
                 object_fit="contain",
                 allow_preview=False,
                 interactive=False,
@@ -152,6 +150,7 @@ def _lay_out_ask() -> AskPart:
 
 def _lay_out_result() -> ResultPart:
     cards = gr.HTML(empty_cards(LANE_ORDER), elem_id="cards")
+    told = gr.HTML(elem_id="verdict")
     empty = gr.HTML(texts.BEFORE_FIRST_RUN)
     with gr.Column(visible=False) as timing:
         gr.HTML(_heading("Timing", "The engine's own timestamps, one per step."))
@@ -161,17 +160,17 @@ def _lay_out_result() -> ResultPart:
     with gr.Column(visible=False, elem_id="inspector") as inspecting:
         inspector = _lay_out_inspector()
     download = gr.DownloadButton("Download the trace", visible=False, elem_id="download")
-    return ResultPart(cards, empty, timing, progress, phases, inspecting, inspector, download)
+    return ResultPart(cards, told, empty, timing, progress, phases, inspecting, inspector, download)
 
 
 def _lay_out_inspector() -> InspectorPart:
     gr.HTML(_heading("Candidate trees", "One step at a time: what was proposed, by which memory, and what came of it."))
     with gr.Row(equal_height=True):
-        lane = gr.Radio([], label="Lane", elem_id="lane", scale=1, min_width=220)
+        lane = gr.Radio([], label="Lane", elem_id="lane", scale=2, min_width=250)
         step = gr.Slider(1, 2, value=1, step=1, label="Step", elem_id="step", scale=3, min_width=260)
-        with gr.Column(scale=1, min_width=200), gr.Row():
-            previous = gr.Button("← Previous", elem_id="previous", min_width=90)
-            following = gr.Button("Next →", elem_id="next", min_width=90)
+        with gr.Column(scale=2, min_width=250), gr.Row():
+            previous = gr.Button("← Previous", elem_id="previous", min_width=110)
+            following = gr.Button("Next →", elem_id="next", min_width=110)
     facts = gr.HTML(elem_id="facts")
     strip = gr.HTML(elem_id="strip")
     gr.HTML(legend())
@@ -191,7 +190,7 @@ def _lay_out_help() -> None:
 def masthead(state: str, words: str) -> str:
     """The page's head. `state` is loading, ready or failed; `words` name the model, or say what is wrong."""
     chip = f'<span class="chip {state}" role="status">{escape(words)}</span>'
-    return f'<div class="masthead"><h1>{texts.TITLE}</h1>{chip}<p>{texts.TAGLINE}</p></div>'
+    return f'<div class="masthead"><div><h1>{texts.TITLE}</h1>{chip}</div><p>{texts.TAGLINE}</p></div>'
 
 
 def _heading(title: str, subtitle: str) -> str:
@@ -241,7 +240,9 @@ def _wire_head(page: gr.Blocks, head: gr.HTML, loading: Future[Engine]) -> None:
         except Exception as error:
             yield masthead("failed", sentence(error))
         else:
-            yield masthead("ready", f"{engine.model_name} · {engine.device} · {engine.dtype}")
+            yield masthead(
+                "ready", f"{engine.model_name} · {engine.device} · {str(engine.dtype).removeprefix('torch.')}"
+            )
 
     page.load(watch, outputs=head, **QUIET)
 
@@ -253,7 +254,7 @@ def _wire_run(
         picture: str | None, question: str, lanes: Sequence[str], limit: float, budget: Any, turns: int, stop: StopFlag
     ) -> Iterator[Update]:
         stop.pressed = False
-        yield {ask.run: gr.update(interactive=False), ask.stop: gr.update(interactive=True)}
+        yield {ask.run: gr.update(interactive=False), ask.stop: gr.update(interactive=True), result.verdict: ""}
         closing_words = ""
         try:
             settings = Settings(max_new_tokens=int(limit), budget=budget if budget == "auto" else int(budget))
@@ -262,7 +263,7 @@ def _wire_run(
             for moment in answer(loading.result(), Ask(question, picture, lanes, settings, turns), stop):
                 yield {result.cards: lane_cards(moment.runs), ask.message: notice(moment.doing)}
             if moment.trace:
-                closing_words = verdict(moment.trace)
+                closing_words = notice(_closing_words(moment.runs, picture is not None, turns))
                 yield _show_result(result, moment.trace) | {trace: moment.trace}
         except Exception as error:
             closing_words = notice(sentence(error), "bad")
@@ -286,8 +287,9 @@ def _wire_run(
         answer_all,
         inputs=[ask.picture, ask.question, ask.lanes, ask.limit, ask.budget, turn, stop_flag],
         outputs=[
-            *(ask.run, ask.stop, ask.message, trace, turn, result.cards, result.empty, result.timing, result.progress),
-            *(result.phases, result.inspecting, result.download, result.inspector.lane, result.inspector.step),
+            *(ask.run, ask.stop, ask.message, trace, turn, result.cards, result.verdict, result.empty, result.timing),
+            *(result.progress, result.phases, result.inspecting, result.download),
+            *(result.inspector.lane, result.inspector.step),
             *result.inspector.views,
         ],
         show_progress="minimal",
@@ -300,12 +302,19 @@ def _wire_run(
     ask.forget.click(forget, outputs=ask.message, **ON_THE_MODEL)
 
 
+def _closing_words(runs: Mapping[str, LaneRun], with_picture: bool, turn: int) -> str:
+    order = ", then ".join(LANES[name].name for name in turn_order(list(runs), turn))
+    words = f"Answered by {order}."
+    return words if with_picture else f"{texts.WITHOUT_PICTURE} {words}"
+
+
 def _show_result(result: ResultPart, trace: RequestTrace) -> Update:
     """Timing, the trace file, and the inspector at the most telling step of the first lane that drafted."""
     path = Path(tempfile.mkdtemp(prefix="recap-")) / "recap-trace.json"
     trace.save(path)
     size = path.stat().st_size / 1024
     shown: Update = {
+        result.verdict: verdict(trace),
         result.empty: gr.update(visible=False),
         result.timing: gr.update(visible=True),
         result.progress: progress_figure(trace),

@@ -56,4 +56,4 @@ changes from run to run. A lane's clock stands still while the page is drawn.
 FIRST_STEPS = "Choose an example, draw a scene or bring a picture; then press Run."
 NO_LANES = "Choose at least one lane in the settings."
 UNEXPECTED = "Something went wrong on our side; the server's log has the details."
-WITHOUT_PICTURE = "No picture was given, so the model answered from the question alone."
+WITHOUT_PICTURE = "Without a picture, from the question alone."

@@ -7,6 +7,7 @@ from pathlib import Path
 import gradio as gr
 
 CSS_PATH = Path(__file__).with_name("theme.css")
+WEIGHTS = (400, 700)  # gradio 6.31 ships the weight between, 600, with most letters missing
 
 _blue = gr.themes.Color(
     name="recap",
@@ -25,13 +26,14 @@ _blue = gr.themes.Color(
 
 
 def make_theme() -> gr.themes.Base:
-    """Base theme, system-wide fonts that gradio serves itself (no request leaves the machine), flat blocks."""
+    """Base theme, fonts that gradio serves itself (no request leaves the machine), flat blocks."""
     theme = gr.themes.Base(
         primary_hue=_blue,
         secondary_hue=_blue,
         neutral_hue=gr.themes.colors.slate,
         radius_size=gr.themes.sizes.radius_lg,
-        spacing_size=gr.themes.sizes.spacing_lg,
+        font=(gr.themes.LocalFont("IBM Plex Sans", WEIGHTS), "ui-sans-serif", "system-ui", "sans-serif"),
+        font_mono=(gr.themes.LocalFont("IBM Plex Mono", WEIGHTS), "ui-monospace", "Consolas", "monospace"),
     )
     return theme.set(
         body_background_fill="*neutral_50",
