@@ -120,16 +120,16 @@ def tree_figure(step: StepTrace, token_text: Mapping[int, str]) -> go.Figure:
         ends.append((bonus, step.bonus, BONUS_COLOUR, "diamond", "bonus: the target's own next token"))
     for node, token, colour, symbol, meaning in ends:
         x, y = place(node)
-        shown = escape(visible(token_text.get(token, f"#{token}")))
+        shown = visible(token_text.get(token, f"#{token}"))
         figure.add_scatter(
             x=[x],
             y=[y],
             mode="markers+text",
-            text=[f"<b>{shortened(shown, 14)}</b>"],
+            text=[f"<b>{escape(shortened(shown, 14))}</b>"],
             textposition="top left",
             marker=dict(color=colour, size=13, symbol=symbol),
             textfont=dict(family=MONO, size=12, color=NEUTRAL),
-            hovertext=f"<b>{shown}</b> (id {token})<br>{meaning}",
+            hovertext=f"<b>{escape(shown)}</b> (id {token})<br>{meaning}",
             hoverinfo="text",
             name=meaning.partition(":")[0],
             showlegend=False,
