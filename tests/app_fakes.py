@@ -1,10 +1,15 @@
-"""Made-up traces for the page's tests: trees of a chosen size whose decisions follow the rules of acceptance."""
+"""Made-up traces and an engine that plays them, for the page's tests. Trees obey the rules of acceptance."""
 
 from __future__ import annotations
 
 import random
-from itertools import pairwise
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 
+from recap_engine.decode import Progress
+from recap_engine.errors import RecapError
+from recap_engine.settings import Settings
 from recap_engine.trace import LaneTrace, RequestTrace, StepTrace
 
 WORDS = (
@@ -102,6 +107,59 @@ def make_trace(nodes: int = 24, steps: int = 12) -> RequestTrace:
     )
 
 
-def is_consistent(lane: LaneTrace) -> bool:
-    """Every step starts where the one before it ended."""
-    return all(b.root_position == a.root_position + len(a.emitted) for a, b in pairwise(lane.steps))
+class FakeEngine:
+    """Plays a made-up trace, step by step, as the engine would; `step_s` of real time a step."""
+
+    model_name, device, dtype = "made-up", "cpu", "torch.float32"
+    step_cost = None
+
+    def __init__(self, trace: RequestTrace | None = None, step_s: float = 0.0, fails_in: str = "") -> None:
+        self.played = trace or make_trace(steps=6)
+        self.step_s = step_s
+        self.fails_in = fails_in
+        self.prepared: list[tuple[str, str | None]] = []
+        self.ran: list[str] = []
+        self.closed: list[str] = []
+
+    def prepare(self, question: str, image: str | None = None) -> str:
+        if not question.strip():
+            raise RecapError("Please ask a question.")
+        self.prepared.append((question, image))
+        return question
+
+    def run(self, request: str, lane: str, settings: Settings) -> Iterator[Progress]:
+        self.ran.append(lane)
+        played = self.played.lanes[lane]
+        tokens = [played.first_token]
+        try:
+            yield self._progress(played, tokens, 0)
+            for number, step in enumerate(played.steps, start=1):
+                time.sleep(self.step_s)
+                if lane == self.fails_in:
+                    raise ZeroDivisionError("a fault in the engine")
+                tokens += step.emitted
+                yield self._progress(played, tokens, number)
+        finally:
+            self.closed.append(lane)
+
+    def _progress(self, played: LaneTrace, tokens: list[int], number: int) -> Progress:
+        step = played.steps[number - 1] if number else None
+        done = number == len(played.steps)
+        return Progress(
+            lane=played.name,
+            new_tokens=step.emitted if step else tokens[:],
+            text="".join(WORDS[token] for token in tokens),
+            n_tokens=len(tokens),
+            n_steps=number,
+            elapsed_s=step.ended_s if step else 0.0,
+            prefill_s=played.prefill_s,
+            done=done,
+            step=step,
+            trace=played if done else None,
+        )
+
+    def trace(self, request: str, lanes: list[LaneTrace], settings: Settings) -> RequestTrace:
+        return replace(self.played, lanes={lane.name: lane for lane in lanes})
+
+    def clear_memories(self) -> None:
+        pass

@@ -1,0 +1,143 @@
+"""The figures and tables show what the trace says, and nothing else."""
+
+import time
+
+import pytest
+from app_fakes import TOKEN_TEXT, make_lane, make_trace
+
+from app.figures import phase_seconds, phases_figure, progress_figure, tidy_rows, tree_figure
+from app.inspector import answer_strip, inspectable, node_table, step_facts, telling_step, view_step
+from app.marks import SOURCE_COLOURS, seconds, shortened, visible
+from recap_engine.trace import RequestTrace, StepTrace
+
+
+def named(figure, name):
+    return next(trace for trace in figure.data if trace.name == name)
+
+
+@pytest.mark.parametrize("nodes", [1, 8, 24, 80])
+def test_the_tree_has_one_marker_a_node_with_its_depth_source_and_decision(nodes):
+    for step in make_lane("recap", [nodes] * 4, seed=nodes).steps:
+        markers = named(tree_figure(step, TOKEN_TEXT), "nodes")
+        assert list(markers.x) == step.depths
+        assert list(markers.marker.line.color) == [SOURCE_COLOURS[order] for order in step.orders]
+        filled = [colour != "rgba(0,0,0,0)" for colour in markers.marker.color]
+        assert filled == [decision == "accepted" for decision in step.decisions]
+        faint = [opacity < 1 for opacity in markers.marker.opacity]
+        assert faint == [decision == "unreached" for decision in step.decisions]
+
+
+def test_a_ring_marks_the_nodes_on_which_orders_agree():
+    step = make_lane("recap", [40]).steps[0]
+    rings = named(tree_figure(step, TOKEN_TEXT), "rings")
+    assert len(rings.x) == sum(agree > 1 for agree in step.agree)
+
+
+def test_the_hover_text_tells_everything_of_a_node():
+    step = make_lane("recap", [40]).steps[0]
+    for node, text in enumerate(named(tree_figure(step, TOKEN_TEXT), "nodes").hovertext):
+        for known in (f"{step.fused[node]:.3f}", f"{step.path[node]:.3f}", f"{step.target_probs[node]:.3f}"):
+            assert known in text
+        assert f"rank {step.target_ranks[node] + 1}" in text
+        assert step.decisions[node] in text
+        assert f"{step.orders[node]}-gram" in text
+
+
+def test_the_bold_path_runs_from_the_root_over_the_accepted_nodes_to_the_bonus_token():
+    step = max(make_lane("recap", [30] * 12).steps, key=lambda step: len(step.accepted))
+    path = named(tree_figure(step, TOKEN_TEXT), "accepted edges")
+    assert list(path.x).count(None) == len(step.accepted) + 1
+
+
+def test_a_step_without_nodes_or_bonus_is_drawn_as_its_root():
+    figure = tree_figure(StepTrace(root_token=1, root_position=0), TOKEN_TEXT)
+    assert len(named(figure, "nodes").x or ()) == 0
+    assert list(named(figure, "root").x) == [0]
+
+
+def test_no_two_nodes_of_a_depth_share_a_row():
+    for step in make_lane("tr", [80] * 5).steps:
+        children = {}
+        for node, parent in enumerate(step.parents):
+            children.setdefault(parent, []).append(node)
+        rows = tidy_rows(children)
+        for depth in set(step.depths):
+            level = sorted(rows[node] for node, at in enumerate(step.depths) if at == depth)
+            assert all(below - above > 0.999 for above, below in zip(level, level[1:]))
+
+
+def test_the_figure_of_80_nodes_takes_less_than_a_tenth_of_a_second():
+    step = make_lane("tr", [80]).steps[0]
+    times = []
+    for _ in range(8):
+        start = time.perf_counter()
+        tree_figure(step, TOKEN_TEXT).to_json()
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.1
+
+
+def test_tokens_from_outside_never_become_markup():
+    step = make_lane("recap", [20], seed=5).steps[0]
+    text = {token: "<img src=x>" for token in TOKEN_TEXT}
+    lane = make_lane("recap", [20], seed=5)
+    assert all("<img" not in label for label in named(tree_figure(step, text), "nodes").hovertext)
+    assert "<img" not in answer_strip(lane, 0, text) + step_facts(lane, 0, text)
+
+
+def test_progress_ends_where_each_lane_ends():
+    trace = make_trace()
+    figure = progress_figure(trace)
+    for name, lane in (("AR", "ar"), ("TR", "tr"), ("RECAP", "recap")):
+        line = named(figure, name)
+        assert line.y[-1] == trace.lanes[lane].n_tokens
+        assert list(line.x[1:]) == [step.ended_s for step in trace.lanes[lane].steps]
+
+
+def test_phases_add_up_and_what_precedes_decoding_stands_left_of_zero():
+    trace = make_trace()
+    figure = phases_figure(trace)
+    for bar in figure.data:
+        assert all(value <= 0 if bar.name in ("prefill", "seed") else value >= 0 for value in bar.x)
+    lane = trace.lanes["recap"]
+    drawn = sum(bar.x[2] for bar in figure.data if bar.x[2] > 0)
+    assert drawn == pytest.approx(sum(phase_seconds(lane).values()))
+
+
+def test_the_table_has_a_row_a_node():
+    trace = make_trace(nodes=33)
+    step = trace.lanes["recap"].steps[0]
+    table = node_table(step, trace.token_text)
+    assert len(table) == 33
+    assert list(table["decision"]) == step.decisions
+    assert list(table["depth"]) == step.depths
+
+
+def test_the_strip_has_a_box_a_token_and_marks_those_of_the_step():
+    lane = make_trace().lanes["recap"]
+    strip = answer_strip(lane, 2, TOKEN_TEXT)
+    assert strip.count("<span") == lane.n_tokens
+    assert strip.count('class="now"') == len(lane.steps[2].emitted)
+
+
+def test_the_inspector_opens_where_most_was_accepted_and_skips_lanes_without_trees():
+    trace = make_trace()
+    assert inspectable(trace) == ["recap", "tr"]
+    lane = trace.lanes["recap"]
+    assert len(lane.steps[telling_step(lane)].accepted) == max(len(step.accepted) for step in lane.steps)
+
+
+def test_a_step_number_past_the_end_shows_the_last_step():
+    trace = make_trace(steps=4)
+    assert "step 4 of 4" in view_step(trace, "recap", 99).facts
+
+
+def test_made_up_traces_are_well_formed():
+    trace = make_trace(nodes=40)
+    assert RequestTrace.from_json(trace.to_json()).question == trace.question
+
+
+def test_white_space_is_shown_and_long_text_cut():
+    assert visible(" a\n") == "·a↵"
+    assert visible("") == "∅"
+    assert shortened("abcdef", 4) == "abc…"
+    assert [seconds(value) for value in (0.0042, 0.5, 2.0)] == ["4.2 ms", "500 ms", "2.00 s"]
