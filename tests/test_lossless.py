@@ -70,7 +70,7 @@ def test_short_answers_end_at_the_limit(lane, limit):
 
 @pytest.mark.parametrize("lane", LANES)
 def test_every_possible_end_of_sequence_is_met(lane):
-    """Whichever of the answer's tokens is the end of sequence, also one inside an accepted path, the answer ends there."""
+    """Whichever token of the answer is made the end of sequence, also one inside an accepted path, it ends there."""
     inside_a_path = 0
     plain = tiny_engine("llama")
     request = random_request("llama", seed=4)

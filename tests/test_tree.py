@@ -73,7 +73,8 @@ def test_acceptance_follows_the_argmax_from_the_root():
     lengths = Counter()
     for _ in range(300):
         tree = random_tree(rng, 30)
-        argmax = [rng.choice([t for t, p in zip(tree.tokens, tree.parents) if p == row - 1] or [99]) for row in range(31)]
+        children = [[t for t, p in zip(tree.tokens, tree.parents) if p == row - 1] for row in range(31)]
+        argmax = [rng.choice(tokens or [99]) for tokens in children]
         accepted = tree.accept(argmax)
         assert accepted == walk(tree, argmax)
         lengths[len(accepted)] += 1

@@ -1,0 +1,70 @@
+"""Whatever picture someone gives becomes upright RGB of bounded size, or one clear sentence."""
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recap_engine import images
+from recap_engine.errors import RecapError
+from recap_engine.images import MAX_SIDE, open_image
+
+
+def encoded(picture, kind, **options):
+    file = BytesIO()
+    picture.save(file, kind, **options)
+    return file.getvalue()
+
+
+def test_a_path_bytes_and_a_picture_open_alike(tmp_path):
+    picture = Image.new("RGB", (30, 20), (200, 30, 10))
+    picture.save(tmp_path / "p.png")
+    for source in (tmp_path / "p.png", str(tmp_path / "p.png"), encoded(picture, "PNG"), picture):
+        opened = open_image(source)
+        assert (opened.mode, opened.size, opened.getpixel((5, 5))) == ("RGB", (30, 20), (200, 30, 10))
+
+
+def test_exif_orientation_is_applied():
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned a quarter to the right
+    assert open_image(encoded(Image.new("RGB", (30, 20)), "JPEG", exif=exif)).size == (20, 30)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_transparency_lies_over_white(mode):
+    picture = Image.new("RGBA", (4, 4), (0, 0, 0, 0))
+    file = encoded(picture.convert(mode), "PNG", transparency=0 if mode == "P" else None)
+    assert open_image(file).getpixel((1, 1)) == (255, 255, 255)
+
+
+def test_the_first_frame_of_an_animation_is_taken():
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
+    animation = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    assert open_image(animation).getpixel((1, 1)) == (255, 0, 0)
+
+
+def test_cmyk_grey_and_16_bit_pictures_open():
+    assert open_image(encoded(Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "JPEG")).getpixel((4, 4))[0] > 200
+    assert open_image(Image.new("1", (8, 8), 1)).getpixel((1, 1)) == (255, 255, 255)
+    deep = Image.fromarray(np.full((8, 8), 32768, dtype=np.uint16))
+    assert open_image(encoded(deep, "PNG")).getpixel((1, 1)) == (128, 128, 128)
+
+
+def test_large_pictures_are_scaled_and_the_original_is_untouched():
+    original = Image.new("RGB", (3000, 1500))
+    assert open_image(original).size == (MAX_SIDE, MAX_SIDE // 2)
+    assert original.size == (3000, 1500)
+
+
+def test_what_is_not_a_picture_is_refused_in_a_sentence(tmp_path, monkeypatch):
+    (tmp_path / "text.png").write_text("hello")
+    whole = encoded(Image.new("RGB", (64, 64)), "PNG")
+    files = [tmp_path / "text.png", tmp_path / "missing.png", tmp_path]
+    for source in (*files, b"", whole[:60], Image.new("RGB", (500, 2))):
+        with pytest.raises(RecapError) as caught:
+            open_image(source)
+        assert "\n" not in str(caught.value)
+    monkeypatch.setattr(images, "MAX_PIXELS", 1000)
+    with pytest.raises(RecapError, match="too large"):
+        open_image(whole)

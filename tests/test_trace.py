@@ -1,0 +1,159 @@
+"""Traces: a true one survives a round trip; a foreign, huge or malformed one is refused in one clear sentence."""
+
+import gzip
+import json
+
+import pytest
+from tiny_models import random_request, tiny_engine
+
+from recap_engine import trace as trace_module
+from recap_engine.engine import LANES
+from recap_engine.settings import Settings
+from recap_engine.trace import RequestTrace, TraceError
+
+
+@pytest.fixture(scope="module")
+def trace():
+    engine = tiny_engine("qwen3_vl")
+    settings = Settings(max_new_tokens=24, budget=12)
+    for seed in (0, 1):  # the second request finds hot memories
+        request = random_request("qwen3_vl", seed)
+        lanes = [engine.answer(request, lane, settings) for lane in LANES]
+    return engine.trace(request, lanes, settings)
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_file_reads_back_the_same(trace, tmp_path, name):
+    trace.save(tmp_path / name)
+    read = RequestTrace.load(tmp_path / name)
+    assert read.to_json() == trace.to_json()
+    assert read.lanes["recap"].tokens == trace.lanes["recap"].tokens
+    assert read.lanes["recap"].steps[-1].written == trace.lanes["recap"].steps[-1].written
+    assert read.lanes["recap"].steps[-1].fused == pytest.approx(trace.lanes["recap"].steps[-1].fused, rel=1e-5)
+
+
+def test_steps_say_what_happened(trace):
+    for lane in trace.lanes.values():
+        answer = [lane.first_token]
+        for step in lane.steps:
+            path = [step.tokens[node] for node in step.accepted]
+            assert step.root_position == len(answer) - 1
+            assert step.emitted == path + ([] if step.bonus is None else [step.bonus])
+            answer += step.emitted
+            for node, decision in enumerate(step.decisions):
+                reached = step.parents[node] == -1 or step.parents[node] in step.accepted
+                expected = "accepted" if node in step.accepted else "rejected" if reached else "unreached"
+                assert decision == expected
+                assert (step.target_ranks[node] == 0) == (decision == "accepted") or not reached
+                assert sum(step.shares[node]) == pytest.approx(step.fused[node])
+                assert step.agree[node] == sum(written is not None for written in step.written[node]) >= 1
+                assert step.written[node][step.orders[node] - 1] is not None
+                assert 0.0 <= step.target_probs[node] <= 1.0
+        assert answer == lane.tokens
+        assert lane.mat == pytest.approx((lane.n_tokens - 1) / lane.n_steps)
+        assert lane.decode_s == pytest.approx(sum(s.draft_s + s.verify_s + s.accept_s + s.update_s for s in lane.steps))
+        assert [step.ended_s for step in lane.steps] == sorted(step.ended_s for step in lane.steps)
+
+
+def test_sources_are_labelled(trace):
+    token_recycling = [order for step in trace.lanes["tr"].steps for order in step.orders]
+    recap = {order for step in trace.lanes["recap"].steps for order in step.orders}
+    assert set(token_recycling) == {1}
+    assert recap >= {1, 3}
+    requests = {w[0] for step in trace.lanes["recap"].steps for node in step.written for w in node if w}
+    assert requests == {1, 2}, "some candidates were remembered from the request before"
+    contextual = [w for step in trace.lanes["recap"].steps for node in step.written for w in node[1:] if w]
+    assert {request for request, _, _ in contextual} == {2}, "contextual memory knows this request only"
+
+
+def test_frames_have_a_row_per_step_and_node(trace):
+    lane = trace.lanes["recap"]
+    steps, nodes = lane.steps_frame(), lane.nodes_frame(vocab_text=trace.token_text)
+    assert len(steps) == lane.n_steps
+    assert steps["emitted"].sum() == lane.n_tokens - 1
+    assert len(nodes) == sum(len(step.tokens) for step in lane.steps)
+    assert set(nodes["scope"]) <= {"persistent", "local"}
+    assert len(lane.nodes_frame(step=3)) == len(lane.steps[3].tokens)
+    assert trace.lanes["ar"].nodes_frame().empty
+
+
+def test_equal_lanes_compare_as_identical(trace):
+    assert trace.comparison().identical
+    assert trace.comparison().reference == "ar"
+
+
+def test_the_first_difference_comes_with_the_targets_margin(trace):
+    changed = RequestTrace.from_json(trace.to_json())
+    lane = changed.lanes["recap"]
+    lane.tokens = [*lane.tokens[:5], 95, *lane.tokens[6:]]
+    difference = changed.comparison().differences["recap"]
+    assert (difference.index, difference.got) == (5, 95)
+    assert difference.expected == trace.lanes["ar"].tokens[5]
+    assert difference.margin == pytest.approx(trace.lanes["recap"].margin_at(5), rel=1e-4)
+    assert difference.margin >= 0.0
+    assert not changed.comparison().identical
+
+
+def test_a_cancelled_lane_is_compared_as_far_as_it_came(trace):
+    cut = RequestTrace.from_json(trace.to_json())
+    lane = cut.lanes["tr"]
+    lane.tokens = lane.tokens[:4]
+    assert cut.comparison().differences["tr"].index == 4
+    lane.stopped = "cancelled"
+    assert cut.comparison().identical
+
+
+def _step(data):
+    return next(step for step in data["lanes"]["recap"]["steps"] if len(step["tokens"]) > 2 and step["accepted"])
+
+
+MALFORMED = {
+    "another schema": (lambda d: d.update(schema=2), "schema 2"),
+    "no schema": (lambda d: d.pop("schema"), "schema"),
+    "a missing field": (lambda d: d.pop("question"), "lacks question"),
+    "text for a number": (lambda d: d.update(prompt_tokens="many"), "prompt_tokens"),
+    "true for a number": (lambda d: d.update(prompt_tokens=True), "prompt_tokens"),
+    "a loop": (lambda d: _step(d)["parents"].__setitem__(0, 1), "earlier node"),
+    "a wrong depth": (lambda d: _step(d)["depths"].__setitem__(0, 7), "earlier node"),
+    "a short column": (lambda d: _step(d)["fused"].pop(), "different lengths"),
+    "an unknown decision": (lambda d: _step(d)["decisions"].__setitem__(0, "maybe"), "unknown decision"),
+    "an unknown order": (lambda d: _step(d)["orders"].__setitem__(0, 4), "unknown decision or source"),
+    "an accepted node that isn't there": (lambda d: _step(d).update(accepted=[999]), "not a path"),
+    "tokens that don't add up": (lambda d: d["lanes"]["recap"]["tokens"].append(1), "add up"),
+    "a step out of place": (lambda d: _step(d).update(root_position=999), "does not start where"),
+    "a wrong end": (lambda d: d["lanes"]["ar"].update(stopped="tired"), "wrong name or end"),
+    "a token that is no number": (lambda d: d["token_text"].update(x="y"), "not a token id"),
+    "a list for a lane": (lambda d: d.update(lanes=[]), "wrong kind"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_traces_are_refused(trace, name):
+    spoil, message = MALFORMED[name]
+    data = json.loads(trace.to_json())
+    spoil(data)
+    with pytest.raises(TraceError, match=message) as caught:
+        RequestTrace.from_json(json.dumps(data))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[]", "3", "null", '{"schema": 1}', "[" * 100_000, '{"schema": NaN}'])
+def test_what_is_not_a_trace_is_refused(text):
+    with pytest.raises(TraceError):
+        RequestTrace.from_json(text)
+
+
+def test_huge_and_damaged_files_are_refused(trace, tmp_path, monkeypatch):
+    monkeypatch.setattr(trace_module, "MAX_BYTES", 1000)
+    (tmp_path / "bomb.json.gz").write_bytes(gzip.compress(b" " * 10_000_000))
+    (tmp_path / "large.json").write_text(trace.to_json())
+    for name in ("bomb.json.gz", "large.json"):
+        with pytest.raises(TraceError, match="larger than"):
+            RequestTrace.load(tmp_path / name)
+    (tmp_path / "cut.json.gz").write_bytes(gzip.compress(trace.to_json().encode())[:50])
+    (tmp_path / "plain.json.gz").write_text("{}")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    for name in ("cut.json.gz", "plain.json.gz", "binary.json", "missing.json"):
+        with pytest.raises(TraceError):
+            RequestTrace.load(tmp_path / name)
