@@ -19,7 +19,7 @@ from transformers import Qwen3VLProcessor
 from .examples import SAMPLERS, seeded
 from .model import GRID, VISUAL_TOKENS
 from .picture import MARK_SLOTS, Picture
-from .questions import ASKERS, TWO_TURN, Dialogue, single_turn
+from .questions import ASKERS, TWO_TURN, Dialogue, fact_words, single_turn
 
 IGNORED = -100
 PICTURE_MIX = {"things": 0.36, "chart": 0.2, "receipt": 0.16, "sign": 0.08, "table": 0.2}
@@ -66,6 +66,14 @@ class Packer:
 
     def encode(self, text: str) -> list[int]:
         return self.tokenizer(text, add_special_tokens=False).input_ids
+
+    def fact_tokens(self) -> Tensor:
+        """[V] bool: the tokens that tell something of a picture, in an answer: names, colours, places, numbers."""
+        facts = torch.zeros(len(self.tokenizer), dtype=torch.bool)
+        for word in fact_words():
+            for form in (word, " " + word, word.capitalize(), " " + word.capitalize()):
+                facts[self.encode(form)[0]] = True
+        return facts
 
     # ---- pictures
 

@@ -11,9 +11,23 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .papers import ITEMS, ChartPicture, ReceiptPicture, SignPicture, TablePicture, money
+from .canvas import COLOURS
+from .papers import COLUMNS as TABLE_COLUMNS
+from .papers import (
+    ITEMS,
+    LABELS,
+    NAMES,
+    SHOPS,
+    SIGN_HEADS,
+    SIGN_LINES,
+    ChartPicture,
+    ReceiptPicture,
+    SignPicture,
+    TablePicture,
+    money,
+)
 from .picture import Picture
-from .things import KINDS, Thing, ThingsPicture
+from .things import COLUMNS, GROUNDS, KINDS, ROWS, SIZES, Thing, ThingsPicture
 
 FAMILIES = ("description", "counting", "attributes", "chart", "reading", "table", "reasoning")
 TWO_TURN = "two_turn"
@@ -583,6 +597,21 @@ def single_turn(picture: Picture, rng: random.Random, long: bool) -> Dialogue:
     return describe(picture, rng) if long else ASKERS[rng.choice(FAMILIES_OF[type(picture)])](picture, rng)
 
 
-def vocabulary_sample() -> str:
-    """Words that every tokenizer of these texts should know, frequent or not."""
-    return " ".join((*ITEMS, *KINDS))
+def fact_words() -> set[str]:
+    """Every word of an answer that depends on the picture: what the marks name, numbers, plurals, yes and no."""
+    printed = (
+        *LABELS,
+        *SIGN_HEADS,
+        *SIGN_LINES,
+        *NAMES,
+        *TABLE_COLUMNS,
+        *ITEMS,
+        *(n for group in LABELS.values() for n in group),
+    )
+    drawn = (*KINDS, *map(plural, KINDS), *COLOURS, *SIZES, *ROWS, *COLUMNS, *GROUNDS)
+    said = (*NUMBERS, "yes", "no", "none", "left", "right", "above", "below", *"0123456789")
+    return {word for phrase in (*printed, *drawn, *said, *SHOPS[0], *SHOPS[1]) for word in phrase.split()} - {
+        "this",
+        "to",
+        "of",
+    }

@@ -31,6 +31,9 @@ from .muon import Muon
 from .picture import MARK_SLOTS
 from .questions import FAMILIES, TWO_TURN
 
+TEMPLATE_WEIGHT = (
+    0.25  # of an answer's token that tells nothing of the picture; half of those are a free choice of words
+)
 ASSETS = Path(__file__).parents[2] / "assets" / "model"
 
 
@@ -83,6 +86,7 @@ class Trainer:
         self.model = model.to(self.device).train()
         quick_patches(self.model.model.visual.patch_embed)
         self.head = MarkHead(self.model.config.text_config.hidden_size).to(self.device)
+        self.facts = self.packer.fact_tokens().to(self.device)
         self.clock = Clock()
         self.optimizers = self._optimizers()
         if args.checkpoint.exists():
@@ -106,7 +110,9 @@ class Trainer:
         images = self.model.model.get_image_features(batch.pixel_values, batch.image_grid_thw, return_dict=True)
         marks = self.mark_loss(torch.cat(images.pooler_output), batch.mark_labels)
         hidden, wanted = self._answer_states(batch, images)
-        return {"marks": marks, "answers": F.cross_entropy(self.model.lm_head(hidden), wanted)}
+        losses = F.cross_entropy(self.model.lm_head(hidden), wanted, reduction="none")
+        weights = torch.where(self.facts[wanted], 1.0, TEMPLATE_WEIGHT)
+        return {"marks": marks, "answers": losses.mean().detach(), "facts": (losses * weights).sum() / weights.sum()}
 
     def _answer_states(self, batch: Batch, images: object = None) -> tuple[Tensor, Tensor]:
         """Hidden states [N, width] at the positions that predict answers, and the N tokens wanted there."""
@@ -167,8 +173,8 @@ class Trainer:
             long_share = min(1.0, 0.1 + 1.2 * done) * 0.6
             batch = self.packer.sample_talks(key, self.args.pictures // self.world, long_share)
             losses = self.tell(batch.to(self.device))
-        weights = {"marks": 1.0 if stage == "see" else 0.3 * (1 - 0.7 * done), "answers": 1.0}
-        sum(weights[name] * loss for name, loss in losses.items()).backward()  # type: ignore[union-attr]
+        weights = {"marks": 1.0 if stage == "see" else 0.3 * (1 - 0.7 * done), "facts": 1.0}
+        sum(weights[name] * losses[name] for name in weights if name in losses).backward()  # type: ignore[union-attr]
         self._share_gradients()
         nn.utils.clip_grad_norm_([p for p in self._parameters() if p.grad is not None], 1.0)
         rate = self._rate(done)
@@ -180,8 +186,8 @@ class Trainer:
         return {name: loss.item() for name, loss in losses.items()}
 
     def _rate(self, done: float) -> float:
-        """Warm-up over the first 2 %, level, then a straight way down over the last 45 %."""
-        return min(1.0, 0.05 + done / 0.02, 0.02 + (1 - done) / 0.45)
+        """Warm-up over the first 2 %, level until 20 %, then a straight way down to nearly nothing."""
+        return min(1.0, 0.05 + done / 0.02, 0.02 + (1 - done) / 0.8)
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
         apart = ("embed", "pos_embed", "patch_embed", "lm_head", "slots")
