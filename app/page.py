@@ -132,7 +132,7 @@ def _lay_out_ask() -> AskPart:
             )
             with gr.Accordion("Settings", open=False):
                 with gr.Row():
-                    limit = gr.Slider(8, 512, value=200, step=8, label="Most new tokens")
+                    limit = gr.Slider(8, 512, value=200, step=8, label="Most new tokens", elem_id="limit")
                     budget = gr.Dropdown(BUDGETS, value="auto", label="Budget: most nodes in a tree")
                 lanes = gr.CheckboxGroup(
                     [(LANES[name].name, name) for name in LANE_ORDER], value=list(LANE_ORDER), label="Lanes"
@@ -257,6 +257,8 @@ def _wire_run(
         yield {ask.run: gr.update(interactive=False), ask.stop: gr.update(interactive=True), result.verdict: ""}
         closing_words = ""
         try:
+            if not lanes:
+                raise RecapError(texts.NO_LANES)
             settings = Settings(max_new_tokens=int(limit), budget=budget if budget == "auto" else int(budget))
             if not loading.done():
                 yield {ask.message: notice("The model is still loading; the run begins when it is there.")}

@@ -1,0 +1,116 @@
+"""The page builds, and its handlers answer every kind of request with a result or one clear sentence."""
+
+import json
+from concurrent.futures import Future
+
+import gradio as gr
+import pytest
+from app_fakes import FakeEngine
+
+from app import page as page_module
+from app import texts
+from app.page import build_page, masthead, sentence
+from app.theme import CSS_PATH, make_theme
+from recap_engine.errors import RecapError
+
+
+def ready(engine):
+    loading = Future()
+    loading.set_result(engine)
+    return loading
+
+
+def handler(page, name):
+    return next(fn.fn for fn in page.fns.values() if fn.name == name)
+
+
+def run(page, question="What is it?", picture=None, lanes=("ar", "tr", "recap"), budget="auto"):
+    """What the Run button shows, merged: a dict from a component's id or label to its last value."""
+    shown = {}
+    for update in handler(page, "answer_all")(picture, question, list(lanes), 64, budget, 0, page_module.StopFlag()):
+        shown |= {
+            getattr(component, "elem_id", None) or type(component).__name__: value
+            for component, value in update.items()
+        }
+    return shown
+
+
+def test_the_page_builds_before_the_model_is_there():
+    page = build_page(Future())
+    labels = {getattr(block, "label", None) for block in page.blocks.values()}
+    assert {"Picture", "Question", "Lane", "Step", "Lanes"} <= labels
+    assert "loading" in json.dumps(page.get_config_file(), default=str)
+
+
+def test_theme_and_style_sheet_are_there():
+    assert isinstance(make_theme(), gr.themes.Base)
+    assert ".lane" in CSS_PATH.read_text()
+
+
+def test_a_run_fills_cards_verdict_inspector_and_download():
+    shown = run(build_page(ready(FakeEngine())))
+    assert shown["cards"].count("data-lane") == 3
+    assert shown["inspector"]["visible"]
+    assert "kB" in shown["download"]["label"]
+    assert texts.WITHOUT_PICTURE in shown["message"]
+    assert shown["run"]["interactive"] and not shown["stop"]["interactive"]
+
+
+def test_ar_alone_has_timing_but_no_trees():
+    shown = run(build_page(ready(FakeEngine())), lanes=["ar"])
+    assert not shown["inspector"]["visible"]
+    assert "nothing to compare" in shown["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "told"),
+    [
+        (FakeEngine(), {"question": " "}, "Please ask a question."),
+        (FakeEngine(), {"lanes": []}, texts.NO_LANES),
+        (FakeEngine(fails_in="tr"), {}, texts.UNEXPECTED.split(";")[0]),
+    ],
+)
+def test_what_goes_wrong_is_told_in_one_sentence(engine, given, told):
+    shown = run(build_page(ready(engine)), **given)
+    assert told in shown["message"]
+    assert "Traceback" not in shown["message"]
+    assert shown["run"]["interactive"]
+
+
+def test_a_model_that_cannot_be_loaded_is_named_in_one_sentence():
+    loading = Future()
+    loading.set_exception(RecapError("The model x cannot be loaded: no such folder."))
+    assert "no such folder" in run(build_page(loading))["message"]
+
+
+def test_an_error_not_meant_for_people_is_logged_not_shown(caplog):
+    assert sentence(KeyError("secret")) == texts.UNEXPECTED
+    assert "secret" in caplog.text
+    assert sentence(RecapError("Say this.")) == "Say this."
+
+
+def test_the_picture_reaches_the_engine_as_it_was_uploaded():
+    page = build_page(Future())
+    picture = next(block for block in page.blocks.values() if isinstance(block, gr.Image))
+    broken = type("Payload", (), {"path": "/somewhere/broken.png"})()
+    assert picture.preprocess(broken) == "/somewhere/broken.png"
+    assert picture.preprocess(None) is None
+
+
+def test_a_drawn_scene_says_where_it_comes_from():
+    picture, question, told = page_module._draw_scene()
+    assert picture.size == (448, 448)
+    assert question
+    assert "seed" in told
+
+
+def test_examples_that_are_missing_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(page_module, "EXAMPLES", tmp_path)
+    assert page_module._read_examples() == []
+    (tmp_path / "examples.json").write_text('[{"image": "gone.png", "question": "?", "family": "chart"}]')
+    assert page_module._read_examples() == []
+    build_page(Future())
+
+
+def test_what_the_head_says_is_escaped():
+    assert "&lt;b&gt;" in masthead("failed", "<b>")

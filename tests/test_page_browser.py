@@ -1,0 +1,156 @@
+"""The whole page in a real browser: `python app.py` with a real model, an example asked about, every step looked at."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from app_fakes import FakeEngine, make_trace
+from playwright.sync_api import sync_playwright
+
+from app.page import build_page
+from app.theme import CSS_PATH, make_theme
+from recap_engine.models.loading import EMBEDDED
+from recap_engine.scenes import FAMILIES, make_example
+from recap_engine.scenes.model import build_model, build_processor, build_tokenizer
+
+ROOT = Path(__file__).parent.parent
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+PATIENCE_MS = 180_000
+
+if not CHROMIUM and not os.environ.get("CI"):
+    pytest.skip("no chromium on this machine", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory):
+    """The embedded model; where there is none, one of its kind with random weights."""
+    if (EMBEDDED / "config.json").is_file():
+        return EMBEDDED
+    folder = tmp_path_factory.mktemp("model")
+    texts = [text for family in FAMILIES for turn in make_example(family, 0).turns for text in turn]
+    tokenizer = build_tokenizer(texts * 20)
+    build_model(tokenizer).save_pretrained(folder)
+    build_processor(tokenizer).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(model_folder):
+    """`python app.py` in its own process, as a visitor's laptop runs it."""
+    port = free_port()
+    environment = os.environ | {"RECAP_MODEL": str(model_folder), "GRADIO_SERVER_PORT": str(port)}
+    server = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=environment)
+    try:
+        wait_for(f"http://127.0.0.1:{port}/", server)
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_for(url, server, patience_s=120):
+    for _ in range(patience_s * 2):
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            assert server.poll() is None, "the app ended before it answered"
+            time.sleep(0.5)
+    raise TimeoutError(url)
+
+
+@contextmanager
+def visit(url, width=1280):
+    """A page in a fresh browser that fails the test on any script error."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.set_default_timeout(PATIENCE_MS)
+        faults = []
+        page.on("pageerror", lambda fault: faults.append(str(fault)))
+        page.goto(url)
+        page.wait_for_selector(".chip.ready")
+        yield page
+        browser.close()
+    assert not faults
+
+
+def test_a_question_about_an_example_gives_three_equal_answers_and_a_tree(address):
+    with visit(address) as page:
+        if page.locator("#examples button").count():
+            page.locator("#examples button").first.click()
+        else:
+            page.click("#draw")
+        page.wait_for_function("document.querySelector('#question textarea').value.length > 3")
+        page.wait_for_selector("#picture img")
+        page.get_by_role("button", name="Settings").click()
+        page.fill("#limit input[type=number]", "40")
+        page.keyboard.press("Tab")
+        page.click("#run")
+        page.wait_for_selector("#verdict .notice")
+        page.wait_for_selector("#run:not([disabled])")
+
+        assert "very same" in page.inner_text("#verdict")
+        answers = page.locator(".lane .answer").all_inner_texts()
+        assert len(answers) == 3 and len(set(answers)) == 1 and answers[0].strip()
+
+        page.wait_for_selector("#tree .js-plotly-plot .point")
+        assert page.locator("#nodes tbody tr").count() > 0
+        facts = page.inner_text("#facts")
+        page.click("#next" if " step 1 of" in facts else "#previous")
+        page.wait_for_function("before => document.querySelector('#facts').innerText !== before", arg=facts)
+        facts = page.inner_text("#facts")
+        page.locator("#step input[type=range]").focus()
+        page.keyboard.press("ArrowRight" if " step 1 of" in facts else "ArrowLeft")
+        page.wait_for_function("before => document.querySelector('#facts').innerText !== before", arg=facts)
+
+        with page.expect_download() as download:
+            page.click("#download")
+        assert '"schema":1' in Path(download.value.path()).read_text()
+
+
+def test_a_broken_picture_is_told_in_one_sentence(address, tmp_path):
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"\x89PNG\r\n\x1a\n but no picture")
+    with visit(address, width=390) as page:
+        page.set_input_files("#picture input[type=file]", broken)
+        page.wait_for_selector("#picture img")
+        page.fill("#question textarea", "What is it?")
+        page.click("#run")
+        page.wait_for_selector("#message .notice.bad")
+        assert "not a picture that can be opened" in page.inner_text("#message")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_stop_keeps_what_was_produced():
+    loading = Future()
+    loading.set_result(FakeEngine(make_trace(steps=60), step_s=0.1))
+    page_server = build_page(loading)
+    _, url, _ = page_server.launch(prevent_thread_lock=True, quiet=True, theme=make_theme(), css_paths=CSS_PATH)
+    try:
+        with visit(url) as page:
+            page.fill("#question textarea", "Tell me everything.")
+            page.keyboard.press("Enter")
+            page.wait_for_function("document.querySelector('[data-lane=ar] dd').innerText !== '–'")
+            page.click("#stop")
+            page.wait_for_selector("[data-lane=ar].stopped", timeout=5000)
+            page.wait_for_selector("#run:not([disabled])")
+            assert page.inner_text("[data-lane=ar] .answer").strip()
+            page.wait_for_selector("#download")
+    finally:
+        page_server.close()
