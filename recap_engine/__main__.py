@@ -50,13 +50,14 @@ def run_lane(engine: Engine, request: Request, lane: str, settings: Settings) ->
         print(f"\r{line:<70}", end="" if sys.stderr.isatty() else "\n" if progress.done else "", file=sys.stderr)
     if sys.stderr.isatty():
         print(file=sys.stderr)
+    assert progress.trace is not None
     return progress.trace
 
 
 def lanes_table(trace: RequestTrace) -> str:
     """Lanes in rows: tokens, steps, mean accepted tokens, seconds per phase, tokens a second, speedup over AR."""
     heads = ("lane", "tokens", "steps", "MAT", "prefill", "seed", *PHASES, "tokens/s", "speedup")
-    rows = [heads]
+    rows: list[tuple[str, ...]] = [heads]
     baseline = trace.lanes.get("ar")
     for lane in trace.lanes.values():
         phases = [sum(getattr(step, f"{phase}_s") for step in lane.steps) for phase in PHASES]

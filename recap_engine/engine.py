@@ -115,14 +115,15 @@ class Engine:
     def answer(self, request: Request, lane: str, settings: Settings | None = None) -> LaneTrace:
         """Run a lane to its end."""
         *_, last = self.run(request, lane, settings)
+        assert last.trace is not None
         return last.trace
 
     def trace(self, request: Request, lanes: Iterable[LaneTrace], settings: Settings) -> RequestTrace:
         """Bundle the lanes' traces with what is needed to read them elsewhere."""
-        lanes = {lane.name: lane for lane in lanes}
+        by_name = {lane.name: lane for lane in lanes}
         tokens = {
             token
-            for lane in lanes.values()
+            for lane in by_name.values()
             for ids in (lane.tokens, *(step.tokens for step in lane.steps))
             for token in ids
         }
@@ -136,7 +137,7 @@ class Engine:
             settings=asdict(settings),
             machine=self.machine,
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            lanes=lanes,
+            lanes=by_name,
             token_text={token: self._token_text(token) for token in sorted(tokens)},
         )
 
@@ -165,10 +166,10 @@ class Engine:
         raise RecapError(f"There is no lane {lane!r}; there are {', '.join(LANES)}.")
 
     def _text(self, tokens: list[int]) -> str:
-        return self.tokenizer.decode(tokens, skip_special_tokens=True) if self.tokenizer else ""
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=True)) if self.tokenizer else ""
 
     def _token_text(self, token: int) -> str:
-        return self.tokenizer.decode([token]) if self.tokenizer else str(token)
+        return str(self.tokenizer.decode([token])) if self.tokenizer else str(token)
 
     @cached_property
     def _tokenizer_sha(self) -> str:

@@ -26,7 +26,7 @@ def open_image(source: str | Path | bytes | Image.Image) -> Image.Image:
         picture.seek(0)
         picture = _flat(ImageOps.exif_transpose(picture))
     except FileNotFoundError as error:
-        raise RecapError(f"There is no picture at {source}.") from error
+        raise RecapError(f"There is no picture at {source!s}.") from error
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         raise RecapError("This file is not a picture that can be opened.") from error
     picture.thumbnail((MAX_SIDE, MAX_SIDE))

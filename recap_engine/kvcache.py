@@ -6,6 +6,8 @@ through the public cache interface: each attention layer calls `update`, and rea
 positions.
 """
 
+from typing import Any
+
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
@@ -22,8 +24,9 @@ class KVBuffer(Cache):
         `next_position` is the rotary position of the first new token (after a picture, M-RoPE makes it smaller than the
         number of rows). Raises RecapError if the layers differ in size.
         """
-        keys = [layer.keys for layer in prefilled.layers]  # [1, heads, prompt, head width] each
-        values = [layer.values for layer in prefilled.layers]
+        layers: list[Any] = prefilled.layers
+        keys: list[torch.Tensor] = [layer.keys for layer in layers]  # [1, heads, prompt, head width] each
+        values: list[torch.Tensor] = [layer.values for layer in layers]
         if any(layer.shape != stack[0].shape for stack in (keys, values) for layer in stack):
             raise RecapError("This model's layers have keys of different sizes, which this decoder does not support.")
         self.length = keys[0].shape[2]  # committed rows; the root's own joins them when its pass is committed
@@ -66,10 +69,13 @@ class KVBuffer(Cache):
 class BufferLayer(CacheLayerMixin):
     """One attention layer's view of a `KVBuffer`."""
 
+    keys: torch.Tensor  # [1, heads, rows, head width]
+    values: torch.Tensor
+
     def __init__(self, buffer: KVBuffer, keys: torch.Tensor, values: torch.Tensor) -> None:
         super().__init__()
         self.buffer = buffer
-        self.keys, self.values = keys, values  # [1, heads, rows, head width]
+        self.keys, self.values = keys, values
         self.is_initialized = True
 
     def update(

@@ -308,7 +308,7 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         return tuple(_read(k, item, where) for k, item in zip(arguments, value, strict=True))
     if origin is dict and isinstance(value, dict):
         return {_key(arguments[0], k, where): _read(arguments[1], v, f"{where}.{k:.20}") for k, v in value.items()}
-    if is_dataclass(kind) and isinstance(value, dict):
+    if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, dict):
         missing = [f.name for f in fields(kind) if f.name not in value]
         if missing:
             raise TraceError(f"This trace is incomplete: {where} lacks {missing[0]}.")

@@ -12,36 +12,40 @@ below change only the weights and exist for comparison.
 from collections.abc import Callable
 from operator import itemgetter
 
-from recap_engine.memory import Recalled
+from recap_engine.memory import Recalled, Record
 from recap_engine.tree import Proposal
 
 LENGTH = (1.0, 2.0, 4.0)  # how much more a key of one, two, three tokens is trusted at equal confidence
 NO_WEIGHTS = (0.0, 0.0, 0.0)
-Weigh = Callable[[Recalled], list[float]]  # the three records -> three weights, not negative, 0 where there is none
+Weights = tuple[float, float, float]  # of orders 1, 2, 3
+Weigh = Callable[[Recalled], Weights]  # from three records; not negative, 0 where there is no record
 
 
-def entropy_confidence(recalled: Recalled) -> list[float]:
+def entropy_confidence(recalled: Recalled) -> Weights:
     """Sure records and long keys weigh more."""
-    return [
-        0.0 if record is None else length * record.probabilities[0] * (1.0 - record.entropy)
-        for length, record in zip(LENGTH, recalled, strict=True)
-    ]
+    one, two, three = recalled
+    return (
+        LENGTH[0] * one.probabilities[0] * (1.0 - one.entropy) if one else 0.0,
+        LENGTH[1] * two.probabilities[0] * (1.0 - two.entropy) if two else 0.0,
+        LENGTH[2] * three.probabilities[0] * (1.0 - three.entropy) if three else 0.0,
+    )
 
 
-def uniform(recalled: Recalled) -> list[float]:
+def uniform(recalled: Recalled) -> Weights:
     """Every order that has a record weighs the same."""
-    return [0.0 if record is None else 1.0 for record in recalled]
+    one, two, three = recalled
+    return float(one is not None), float(two is not None), float(three is not None)
 
 
-def longest_match(recalled: Recalled) -> list[float]:
+def longest_match(recalled: Recalled) -> Weights:
     """Only the longest key that has a record counts, as in prompt-lookup decoding."""
-    longest = max((order for order, record in enumerate(recalled) if record is not None), default=-1)
-    return [1.0 if order == longest else 0.0 for order in range(3)]
+    one, two, three = recalled
+    return (0.0, 0.0, 1.0) if three else (0.0, 1.0, 0.0) if two else (1.0, 0.0, 0.0) if one else NO_WEIGHTS
 
 
-def last_token(recalled: Recalled) -> list[float]:
+def last_token(recalled: Recalled) -> Weights:
     """Only the one-token key counts, as in Token Recycling."""
-    return [0.0 if recalled[0] is None else 1.0, 0.0, 0.0]
+    return (1.0, 0.0, 0.0) if recalled[0] else NO_WEIGHTS
 
 
 WEIGHTINGS: dict[str, Weigh] = {
@@ -54,29 +58,31 @@ WEIGHTINGS: dict[str, Weigh] = {
 
 def fuse(recalled: Recalled, weigh: Weigh) -> Proposal:
     """Candidates by falling fused probability. Pure."""
-    weights = weigh(recalled)
-    total = sum(weights)
+    one, two, three = weights = weigh(recalled)
+    total = one + two + three
     if total <= 0.0:
         return Proposal([], recalled, NO_WEIGHTS)
-    one, two, three = (weight / total for weight in weights)
-    distinct = {id(record): record for record, weight in zip(recalled, weights, strict=True) if weight > 0.0}
-    if len(distinct) == 1:  # often one record is the latest under all its keys
-        (record,) = distinct.values()
-        candidates = list(zip(record.tokens, record.probabilities, strict=True))
+    used: dict[int, tuple[Record, float]] = {}  # by identity, as one record is often the latest under several keys
+    for record, weight in zip(recalled, weights, strict=True):
+        if record and weight > 0.0:
+            _, so_far = used.get(id(record), (record, 0.0))
+            used[id(record)] = record, so_far + weight / total
+    if len(used) == 1:
+        ((only, _),) = used.values()
+        candidates = list(zip(only.tokens, only.probabilities, strict=True))
     else:
         scores: dict[int, float] = {}
-        for record, weight in zip(recalled, (one, two, three), strict=True):
-            if weight > 0.0:
-                for token, probability in zip(record.tokens, record.probabilities, strict=True):
-                    scores[token] = scores.get(token, 0.0) + weight * probability
+        for source, weight in used.values():
+            for token, probability in zip(source.tokens, source.probabilities, strict=True):
+                scores[token] = scores.get(token, 0.0) + weight * probability
         candidates = sorted(scores.items(), key=itemgetter(1), reverse=True)
-    return Proposal(candidates, recalled, (one, two, three))
+    return Proposal(candidates, recalled, (one / total, two / total, three / total))
 
 
-def shares(proposal: Proposal, token: int) -> tuple[float, float, float]:
+def shares(proposal: Proposal, token: int) -> Weights:
     """What orders 1, 2 and 3 gave to the fused probability of `token`; they sum to it."""
     one, two, three = (
-        weight * record.probabilities[record.tokens.index(token)] if weight and token in record.tokens else 0.0
+        weight * record.probabilities[record.tokens.index(token)] if record and token in record.tokens else 0.0
         for record, weight in zip(proposal.recalled, proposal.weights, strict=True)
     )
     return one, two, three

@@ -65,7 +65,7 @@ class TokenRecycling(Decoder):
         for parent, rank in self.shape:
             above = ROOT if parent == ROOT else placed[parent]
             row = None if above is None else self._row(tree, above, max_depth)
-            if row is None:
+            if above is None or row is None:
                 placed.append(None)
                 continue
             probability = row.probabilities[rank] if row.probabilities else 0.0

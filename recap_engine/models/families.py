@@ -4,6 +4,7 @@ A family differs from another in two things only: where its picture goes in the 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
@@ -53,13 +54,12 @@ def family_of(config: PretrainedConfig) -> Family:
 
 def prompt_positions(model: PreTrainedModel, family: Family, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     """Rotary positions of a prompt: [1, P], or [3, 1, P] where a picture spreads over M-RoPE's three axes."""
-    ids = inputs["input_ids"]  # [1, P]
+    ids: Any = inputs["input_ids"]  # [1, P]
     if family.mrope and "image_grid_thw" in inputs:
         kinds = inputs.get("mm_token_type_ids")
         if kinds is None:
-            kinds = (ids == family.image_token(model.config)).int()  # 0 text, 1 image
-        positions, _ = model.base_model.get_rope_index(
-            ids, mm_token_type_ids=kinds, image_grid_thw=inputs["image_grid_thw"]
-        )
+            kinds = (ids == family.image_token(model.config)).to(torch.int32)  # 0 text, 1 image
+        base: Any = model.base_model
+        positions, _ = base.get_rope_index(ids, mm_token_type_ids=kinds, image_grid_thw=inputs["image_grid_thw"])
         return positions
     return torch.arange(ids.shape[1], device=ids.device)[None]

@@ -57,7 +57,8 @@ def load(name_or_path: str | Path | None = None, device: str = "auto", dtype: st
         raise RecapError(f"The model {source} cannot be loaded: {reason}") from error
     tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
     make_greedy(model, tokenizer.eos_token_id)
-    return Loaded(model.to(place), family, processor, Path(source).name if Path(source).is_dir() else source)
+    model.to(place)  # type: ignore[arg-type]  # transformers wraps Module.to
+    return Loaded(model, family, processor, Path(source).name if Path(source).is_dir() else source)
 
 
 def make_greedy(model: PreTrainedModel, eos_token_id: int | None = None) -> None:

@@ -5,6 +5,7 @@ Such names are broken up by an invisible zero-width space before the template se
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from PIL import Image
@@ -27,7 +28,7 @@ def build_inputs(
         raise RecapError("This model reads text only; ask it without a picture.")
     tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
     names = control_tokens(tokenizer)
-    turns = [tuple(as_plain_text(text, names) for text in turn) for turn in history]
+    turns = [(as_plain_text(asked, names), as_plain_text(answered, names)) for asked, answered in history]
     text = _render(processor, as_plain_text(question, names), turns, image is not None)
     bos = tokenizer.bos_token
     options = {"add_special_tokens": False} if bos and text.startswith(bos) else {}  # the template wrote it already
@@ -53,14 +54,12 @@ def as_plain_text(text: str, names: list[str]) -> str:
     return text
 
 
-def _render(
-    processor: ProcessorMixin | PreTrainedTokenizerBase, question: str, turns: Sequence[Turn], with_image: bool
-) -> str:
+def _render(processor: Any, question: str, turns: Sequence[Turn], with_image: bool) -> str:
     """The prompt as text, with one placeholder for the picture."""
     if not processor.chat_template:
         earlier = "".join(f"{asked}\n{answered}\n" for asked, answered in turns)
         return (f"{processor.image_token}\n" if with_image else "") + earlier + question
-    messages = []
+    messages: list[dict[str, Any]] = []
     for asked, answered in [*turns, (question, None)]:
         messages.append({"role": "user", "content": _content(processor, asked, with_image and not messages)})
         if answered is not None:
