@@ -599,19 +599,9 @@ def single_turn(picture: Picture, rng: random.Random, long: bool) -> Dialogue:
 
 def fact_words() -> set[str]:
     """Every word of an answer that depends on the picture: what the marks name, numbers, plurals, yes and no."""
-    printed = (
-        *LABELS,
-        *SIGN_HEADS,
-        *SIGN_LINES,
-        *NAMES,
-        *TABLE_COLUMNS,
-        *ITEMS,
-        *(n for group in LABELS.values() for n in group),
-    )
+    printed = (*LABELS, *SIGN_HEADS, *SIGN_LINES, *NAMES, *TABLE_COLUMNS, *ITEMS, *SHOPS[0], *SHOPS[1])
+    labels = (label for group in LABELS.values() for label in group)
     drawn = (*KINDS, *map(plural, KINDS), *COLOURS, *SIZES, *ROWS, *COLUMNS, *GROUNDS)
     said = (*NUMBERS, "yes", "no", "none", "left", "right", "above", "below", *"0123456789")
-    return {word for phrase in (*printed, *drawn, *said, *SHOPS[0], *SHOPS[1]) for word in phrase.split()} - {
-        "this",
-        "to",
-        "of",
-    }
+    words = {word for phrase in (*printed, *labels, *drawn, *said) for word in phrase.split()}
+    return words - {"this", "the", "to", "of"}  # on signs and sheets of paper, but in every sentence too
