@@ -3,22 +3,25 @@
 This runs after the step's clock has stopped, so that a recorded run reports the times of an unrecorded one.
 """
 
-from recap_engine.memory import Recalled
+from recap_engine.memory import Record
 from recap_engine.target import Reading
 from recap_engine.trace import StepTrace, Written
 from recap_engine.tree import ROOT, CandidateTree
-from recap_engine.weighting import shares
+from recap_engine.weighting import share
 
 
 def record_nodes(step: StepTrace, tree: CandidateTree, reading: Reading, accepted: list[int]) -> None:
     """Fill the node columns of `step`."""
     step.parents, step.depths, step.tokens = tree.parents, tree.depths, tree.tokens
     step.fused, step.path = tree.fused, tree.path
-    origins = list(zip(tree.proposals, tree.tokens, strict=True))
-    step.shares = [shares(proposal, token) for proposal, token in origins]
-    step.orders = [_largest(three) for three in step.shares]
-    step.written = [_provenance(proposal.recalled, token) for proposal, token in origins]
-    step.agree = [3 - written.count(None) for written in step.written]
+    for token, (_, recalled, weights) in zip(tree.tokens, tree.proposals, strict=True):
+        one, two, three = recalled
+        shares = share(one, weights[0], token), share(two, weights[1], token), share(three, weights[2], token)
+        written = _written(one, token), _written(two, token), _written(three, token)
+        step.shares.append(shares)
+        step.written.append(written)
+        step.orders.append(_largest(shares))
+        step.agree.append(3 - written.count(None))
     step.decisions = decisions(tree, accepted)
     step.target_probs, step.target_ranks = reading.node_probabilities, reading.node_ranks
     step.accepted = accepted
@@ -38,15 +41,12 @@ def decisions(tree: CandidateTree, accepted: list[int]) -> list[str]:
 
 def _largest(shares: tuple[float, float, float]) -> int:
     """The order, 1 to 3, that gave the most; of equal ones the longer, as its record is the more specific."""
-    most = max(shares)
-    return max(order for order, share in enumerate(shares, start=1) if share == most) if most else 1
+    one, two, three = shares
+    if three and three >= two and three >= one:
+        return 3
+    return 2 if two and two >= one else 1
 
 
-def _provenance(recalled: Recalled, token: int) -> tuple[Written | None, Written | None, Written | None]:
-    """Per order, when the record was written that proposed `token`; None where it didn't."""
-    one, two, three = recalled
-    return (
-        one.written if one is not None and token in one.tokens else None,
-        two.written if two is not None and token in two.tokens else None,
-        three.written if three is not None and token in three.tokens else None,
-    )
+def _written(record: Record | None, token: int) -> Written | None:
+    """When the record was written, if it proposed `token`."""
+    return record.written if record and token in record.tokens else None

@@ -79,10 +79,6 @@ def fuse(recalled: Recalled, weigh: Weigh) -> Proposal:
     return Proposal(candidates, recalled, (one / total, two / total, three / total))
 
 
-def shares(proposal: Proposal, token: int) -> Weights:
-    """What orders 1, 2 and 3 gave to the fused probability of `token`; they sum to it."""
-    one, two, three = (
-        weight * record.probabilities[record.tokens.index(token)] if record and token in record.tokens else 0.0
-        for record, weight in zip(proposal.recalled, proposal.weights, strict=True)
-    )
-    return one, two, three
+def share(record: Record | None, weight: float, token: int) -> float:
+    """What one order gave to the fused probability of `token`; the three shares sum to it."""
+    return weight * record.probabilities[record.tokens.index(token)] if record and token in record.tokens else 0.0

@@ -3,7 +3,7 @@
 import pytest
 
 from recap_engine.memory import Record
-from recap_engine.weighting import LENGTH, WEIGHTINGS, fuse, shares
+from recap_engine.weighting import LENGTH, WEIGHTINGS, fuse, share
 
 
 def record(entropy=0.2, **probabilities):
@@ -11,6 +11,10 @@ def record(entropy=0.2, **probabilities):
 
 
 ONE, TWO, THREE = record(0.5, t1=0.5, t2=0.3), record(0.1, t2=0.8, t3=0.1), record(0.2, t3=0.6, t1=0.2)
+
+
+def shares(proposal, token):
+    return [share(record, weight, token) for record, weight in zip(proposal.recalled, proposal.weights)]
 
 
 @pytest.mark.parametrize("name", WEIGHTINGS)
@@ -32,7 +36,7 @@ def test_entropy_confidence_is_the_documented_formula():
     assert proposal.weights == pytest.approx([w / sum(weights) for w in weights])
     fused = dict(proposal.candidates)
     assert fused[2] == pytest.approx((weights[0] * 0.3 + weights[1] * 0.8) / sum(weights))
-    assert shares(proposal, 2) == pytest.approx((weights[0] * 0.3 / sum(weights), weights[1] * 0.8 / sum(weights), 0))
+    assert shares(proposal, 2) == pytest.approx([weights[0] * 0.3 / sum(weights), weights[1] * 0.8 / sum(weights), 0])
 
 
 def test_a_sure_record_outweighs_a_vague_one_of_the_same_length():
