@@ -1,11 +1,12 @@
-"""The three lane cards and the verdict under them, as HTML. Pure functions: what a lane has done so far -> a string."""
+"""The page's head, the lane cards and the verdict under them, as HTML. Pure functions: what is known -> a string."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from app.lanes import LaneRun
+from app import texts
+from app.lanes import LaneRun, turn_order
 from app.marks import LANES, seconds, visible
 from recap_engine.trace import Difference, RequestTrace
 
@@ -15,6 +16,17 @@ EMPTY_HINTS = {
     "tr": "Proposes what followed the last token before, whatever the picture was.",
     "recap": "Proposes what followed the last one, two and three tokens; the longer keys know this picture alone.",
 }
+
+
+def masthead(state: str, words: str) -> str:
+    """The page's head. `state` is loading, ready or failed; `words` name the model, or say what is wrong."""
+    chip = f'<span class="chip {state}" role="status">{escape(words)}</span>'
+    return f'<div class="masthead"><div><h1>{texts.TITLE}</h1>{chip}</div><p>{texts.TAGLINE}</p></div>'
+
+
+def heading(title: str, subtitle: str) -> str:
+    """The head of a part of the page."""
+    return f'<div class="heading"><h2>{title}</h2><p>{subtitle}</p></div>'
 
 
 def lane_cards(runs: Mapping[str, LaneRun]) -> str:
@@ -97,6 +109,12 @@ def _speedups(trace: RequestTrace) -> str:
         if name in trace.lanes
     ]
     return f" Against AR's speed: {', '.join(f'{text}×' for text in times)}."
+
+
+def closing_words(lanes: Sequence[str], turn: int, with_picture: bool) -> str:
+    """What a run was, once it has ended: in which order the lanes answered, and from what."""
+    order = ", then ".join(LANES[name].name for name in turn_order(lanes, turn))
+    return f"{'' if with_picture else texts.WITHOUT_PICTURE + ' '}Order of this run: {order}."
 
 
 def notice(sentence: str, kind: str = "info") -> str:

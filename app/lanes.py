@@ -8,10 +8,10 @@ it, so neither drawing the cards nor a slow network ever counts in a lane's time
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from app.marks import LANES
 from recap_engine.trace import LaneTrace, RequestTrace, StepTrace
@@ -118,7 +118,7 @@ def _run_lane(engine: Engine, request: Request, run: LaneRun, settings: Settings
     tokens: list[int] = []
     steps: list[StepTrace] = []
     told = time.monotonic()
-    with closing(engine.run(request, run.name, settings)) as progresses:
+    with closing(cast("Generator[Progress]", engine.run(request, run.name, settings))) as progresses:
         for progress in progresses:
             run.follow(progress)
             tokens += progress.new_tokens

@@ -55,5 +55,7 @@ changes from run to run. A lane's clock stands still while the page is drawn.
 
 FIRST_STEPS = "Choose an example, draw a scene or bring a picture; then press Run."
 NO_LANES = "Choose at least one lane in the settings."
+STILL_LOADING = "The model is still loading; the run begins when it is there."
+FORGOTTEN = "The persistent memories are empty: the next run starts cold."
 UNEXPECTED = "Something went wrong on our side; the server's log has the details."
-WITHOUT_PICTURE = "Without a picture, from the question alone."
+WITHOUT_PICTURE = "No picture was given: the answer comes from the question alone."

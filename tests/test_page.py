@@ -7,11 +7,15 @@ import gradio as gr
 import pytest
 from app_fakes import FakeEngine
 
-from app import page as page_module
 from app import texts
-from app.page import build_page, masthead, sentence
+from app.cards import masthead
+from app.events import sentence
+from app.lanes import StopFlag
+from app.page import build_page
+from app.pictures import draw_scene, read_examples
 from app.theme import CSS_PATH, make_theme
 from recap_engine.errors import RecapError
+from recap_engine.trace import RequestTrace
 
 
 def ready(engine):
@@ -25,14 +29,13 @@ def handler(page, name):
 
 
 def run(page, question="What is it?", picture=None, lanes=("ar", "tr", "recap"), budget="auto"):
-    """What the Run button shows, merged: a dict from a component's id or label to its last value."""
-    shown = {}
-    for update in handler(page, "answer_all")(picture, question, list(lanes), 64, budget, 0, page_module.StopFlag()):
-        shown |= {
-            getattr(component, "elem_id", None) or type(component).__name__: value
-            for component, value in update.items()
-        }
-    return shown
+    """What one press of Run shows, all updates merged: a dict from a component's id to its last value."""
+    given = (picture, question, list(lanes), 64, budget, 0, StopFlag())
+    updates = list(handler(page, "answer_all")(*given))
+    states = [value for update in updates for part, value in update.items() if isinstance(part, gr.State)]
+    trace = next((state for state in states if isinstance(state, RequestTrace)), None)
+    updates += handler(page, "show_result")(trace)
+    return {part.elem_id: value for update in updates for part, value in update.items()}
 
 
 def test_the_page_builds_before_the_model_is_there():
@@ -75,6 +78,7 @@ def test_what_goes_wrong_is_told_in_one_sentence(engine, given, told):
     assert told in shown["message"]
     assert "Traceback" not in shown["message"]
     assert shown["run"]["interactive"]
+    assert not shown["inspector"]["visible"]
 
 
 def test_a_model_that_cannot_be_loaded_is_named_in_one_sentence():
@@ -98,18 +102,16 @@ def test_the_picture_reaches_the_engine_as_it_was_uploaded():
 
 
 def test_a_drawn_scene_says_where_it_comes_from():
-    picture, question, told = page_module._draw_scene()
+    picture, question, told = draw_scene()
     assert picture.size == (448, 448)
     assert question
     assert "seed" in told
 
 
-def test_examples_that_are_missing_are_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(page_module, "EXAMPLES", tmp_path)
-    assert page_module._read_examples() == []
+def test_examples_that_are_missing_are_left_out(tmp_path):
+    assert read_examples(tmp_path) == []
     (tmp_path / "examples.json").write_text('[{"image": "gone.png", "question": "?", "family": "chart"}]')
-    assert page_module._read_examples() == []
-    build_page(Future())
+    assert read_examples(tmp_path) == []
 
 
 def test_what_the_head_says_is_escaped():
