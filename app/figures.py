@@ -332,7 +332,9 @@ def _style(figure: go.Figure, height: int, margin: dict[str, int]) -> None:
         dragmode=False,
         font=dict(family=SANS, size=12, color=NEUTRAL),
         showlegend=True,
-        hoverlabel=dict(bgcolor="#1F2937", bordercolor="#1F2937", align="left", font=dict(color="#F9FAFB", size=12)),
+        hoverlabel=dict(
+            bgcolor="#1F2937", bordercolor="#1F2937", align="left", font=dict(family=SANS, color="#F9FAFB", size=12)
+        ),
     )
     figure.update_xaxes(fixedrange=True, automargin=True)
     figure.update_yaxes(fixedrange=True, automargin=True)

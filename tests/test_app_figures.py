@@ -70,9 +70,9 @@ def test_the_figure_of_80_nodes_takes_less_than_a_tenth_of_a_second():
     step = make_lane("tr", [80]).steps[0]
     times = []
     for _ in range(8):
-        start = time.perf_counter()
+        start = time.thread_time()  # of this thread's own work: other programs may keep the machine busy
         tree_figure(step, TOKEN_TEXT).to_json()
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     assert min(times) < 0.1
 
 
