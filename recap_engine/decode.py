@@ -124,7 +124,7 @@ def _step(
         memory=decoder.sizes(),
         ended_s=lane.decode_s,
     )
-    if settings.record and len(tree):
+    if settings.record and reading.probabilities:
         record_nodes(step, tree, reading, accepted)
     lane.tokens += emitted
     lane.steps.append(step)

@@ -18,6 +18,7 @@ from recap_engine.tree import CandidateTree, Context
 if TYPE_CHECKING:
     from recap_engine.target import Reading
 
+FADE, PRIOR = 0.97, 2.0  # of `Promises`: what a step leaves of the counts before it, and nodes taken as kept at first
 PROMPT_STEP = -1  # the step number of records that come from the prompt
 
 
@@ -35,15 +36,38 @@ Recalled = tuple[Record | None, Record | None, Record | None]  # what orders 1, 
 
 
 @dataclass
+class Promises:
+    """How far the path probabilities of recent trees came true.
+
+    A record was made in another context, so a candidate is accepted less often than its probability says. The ratio is
+    a running one; while nothing is drafted it drifts back to 1, so that drafting is tried again.
+    """
+
+    promised: float = 0.0  # nodes expected to be accepted, by their path probabilities
+    kept: float = 0.0  # nodes accepted
+
+    def add(self, promised: float, kept: float) -> None:
+        """Count one step; the last thirty or so weigh most."""
+        self.promised = FADE * self.promised + promised
+        self.kept = FADE * self.kept + kept
+
+    @property
+    def ratio(self) -> float:
+        return (self.kept + PRIOR) / (self.promised + PRIOR)
+
+
+@dataclass
 class TokenMemory:
     """Order 1: the latest record after each token. Persists across requests."""
 
     rows: dict[int, Record] = field(default_factory=dict)
     requests: int = 0  # requests it has served, which number its records
+    promises: Promises = field(default_factory=Promises)
 
     def clear(self) -> None:
         self.rows.clear()
         self.requests = 0
+        self.promises = Promises()
 
 
 @dataclass

@@ -11,7 +11,7 @@ from recap_engine.weighting import share
 
 
 def record_nodes(step: StepTrace, tree: CandidateTree, reading: Reading, accepted: list[int]) -> None:
-    """Fill the node columns of `step`."""
+    """Fill the node columns of `step`, and the target's margins at the tokens it emitted."""
     step.parents, step.depths, step.tokens = tree.parents, tree.depths, tree.tokens
     step.fused, step.path = tree.fused, tree.path
     for token, (_, recalled, weights) in zip(tree.tokens, tree.proposals, strict=True):

@@ -40,8 +40,8 @@ class StepCost:
     def slopes(self) -> tuple[float, ...]:
         """[most_nodes]: from n nodes on, the least seconds per further node, however many further nodes one takes.
 
-        With R the best expected tokens per second so far, a further candidate of path probability p, and all the
-        less probable ones behind it, can only raise R if p > R * slopes[n].
+        With R the best expected tokens per second so far, a further candidate that is accepted with probability p, and
+        all the less probable ones behind it, can only raise R if p > R * slopes[n].
         """
         costs, end = self.seconds, len(self.seconds)
         return tuple(min((costs[m] - costs[n]) / (m - n) for m in range(n + 1, end)) for n in range(end - 1))

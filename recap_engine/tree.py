@@ -104,12 +104,14 @@ def grow(
     max_depth: int,
     floor: float,
     stops: Container[int],
+    trust: float = 1.0,
 ) -> CandidateTree:
     """Best-first growth: always add the candidate with the largest path probability, while it is worth its cost.
 
-    As candidates arrive in falling order of path probability, 1 + the sum of them is the expected number of tokens of
-    the step, and the kept size is the one with the most expected tokens per second under `cost`. Nothing is added
-    below `floor`, deeper than `max_depth`, or under a token of `stops` (an answer ends there).
+    A node is accepted with its path probability times `trust`, so 1 + the sum of these is the expected number of tokens
+    of the step. Candidates arrive in falling order, and the kept size is the one with the most expected tokens per
+    second under `cost`. Nothing is added below `floor`, deeper than `max_depth`, or under a token of `stops` (an
+    answer ends there).
     """
     tree = CandidateTree(context)
     expected, best_size, best_rate = 1.0, 0, 1.0 / cost.seconds[0]
@@ -123,12 +125,12 @@ def grow(
     if max_depth > 0:
         offer(ROOT, 1.0, propose(context), 0)
     while heap and len(tree) < cost.most_nodes:
-        if -heap[0][0] <= best_rate * cost.slopes[len(tree)]:
+        if -heap[0][0] * trust <= best_rate * cost.slopes[len(tree)]:
             break
         _, _, parent, proposal, index = heapq.heappop(heap)
         token, fused = proposal.candidates[index]
         node = tree.add(parent, token, fused, proposal)
-        expected += tree.path[node]
+        expected += tree.path[node] * trust
         rate = expected / cost.seconds[len(tree)]
         if rate > best_rate:
             best_size, best_rate = len(tree), rate

@@ -6,7 +6,7 @@ import pytest
 from tiny_models import IMAGE, generated, random_request, tiny_engine
 
 from recap_engine.errors import RecapError
-from recap_engine.memory import PROMPT_STEP, RequestMemory
+from recap_engine.memory import PROMPT_STEP, Promises, RequestMemory
 from recap_engine.settings import Settings
 
 SETTINGS = Settings(max_new_tokens=24, budget=16)
@@ -110,6 +110,17 @@ def test_every_verified_position_is_remembered_and_accepted_ones_win():
         assert rows[path[-1]].tokens[0] == step.bonus
         others = {t for t, d in zip(step.tokens, step.decisions) if d != "accepted"} - set(path)
         assert not any(rows[token].written[2] for token in others)
+
+
+def test_promises_follow_what_was_kept_and_drift_back_when_nothing_is_drafted():
+    promises = Promises()
+    assert promises.ratio == 1.0
+    for _ in range(100):
+        promises.add(2.0, 0.5)
+    assert promises.ratio == pytest.approx(0.25, abs=0.03)
+    for _ in range(200):
+        promises.add(0.0, 0.0)
+    assert promises.ratio > 0.9
 
 
 def _fail(*args, **kwargs):

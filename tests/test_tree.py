@@ -116,6 +116,14 @@ def test_growth_stops_where_a_further_node_no_longer_pays():
     assert grow((1, 2, 3), propose, dear, 9, 0.0, ()).tokens == []
 
 
+def test_what_is_trusted_less_grows_smaller_trees():
+    cost = StepCost(tuple(0.010 + 0.0025 * n for n in range(7)))
+    sizes = [len(grow((1, 2, 3), propose, cost, 9, 0.0, (), trust)) for trust in (2.0, 1.0, 0.6, 0.3)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > sizes[2] > sizes[3] == 0
+    assert len(grow((1, 2, 3), propose, StepCost.free(6), 9, 0.0, (), 0.1)) == 6, "a fixed budget is always used"
+
+
 def test_growth_finds_the_best_size_of_any_cost_curve():
     """Stopping early never misses it: compare with trying every size."""
     rng = random.Random(1)

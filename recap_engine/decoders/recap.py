@@ -39,7 +39,8 @@ class Recap(Decoder):
 
     def draft(self, context: Context, max_depth: int) -> CandidateTree:
         depth = min(max_depth, self.max_depth)
-        return grow(context, self.propose, self.cost, depth, self.floor, self.stops)
+        trust = self.token_memory.promises.ratio
+        return grow(context, self.propose, self.cost, depth, self.floor, self.stops, trust)
 
     def propose(self, context: Context) -> Proposal:
         """Recall the three orders for one position and fuse them."""
@@ -55,6 +56,7 @@ class Recap(Decoder):
     def update(self, tree: CandidateTree, reading: Reading, accepted: list[int], step: int) -> None:
         for context, record in verified_records(tree, reading, accepted, self.request, step):
             self.remember(context, record)
+        self.token_memory.promises.add(sum(tree.path), len(accepted))
 
     def remember(self, context: Context, record: Record) -> None:
         """One record, three keys."""
