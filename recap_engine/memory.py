@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from recap_engine.target import Reading
 
 FADE, PRIOR = 0.97, 2.0  # of `Promises`: what a step leaves of the counts before it, and nodes taken as kept at first
+TEMPER = (
+    0.3  # our choice: the next argmax after a key varies with the picture far more than one distribution there says
+)
 PROMPT_STEP = -1  # the step number of records that come from the prompt
 
 
@@ -30,6 +33,16 @@ class Record:
     probabilities: list[float]  # [k], under the full distribution; empty if the reader did not ask for them
     entropy: float  # of the full distribution over ln|V|: 0 is certain, 1 is uniform
     written: Written
+    _chances: list[float] | None = None
+
+    @property
+    def chances(self) -> list[float]:
+        """[k], sum 1: how likely each token is the argmax when the key comes up again. See TEMPER."""
+        if self._chances is None:
+            tempered = [probability**TEMPER for probability in self.probabilities]
+            total = sum(tempered)
+            self._chances = [chance / total for chance in tempered]
+        return self._chances
 
 
 Recalled = tuple[Record | None, Record | None, Record | None]  # what orders 1, 2 and 3 hold for one context

@@ -3,8 +3,9 @@
 The paper's abstract names the weighting and gives no formula; this one is our choice. An order n with record r_n has
 
     confidence  c_n = p_top * (1 - H_n / ln|V|)        weight  w_n = LENGTH[n] * c_n
-    score(y)    = sum_n share_n(y)                     share_n(y) = w_n p_n(y) / sum_m w_m
+    score(y)    = sum_n share_n(y)                     share_n(y) = w_n q_n(y) / sum_m w_m
 
+where q_n is p_n tempered: p_n(y)^TEMPER over its sum in the top-k (see `memory.Record.chances`),
 so a sharp record outweighs a vague one, and of two equally sharp ones the longer key counts more. The alternatives
 below change only the weights and exist for comparison.
 """
@@ -69,16 +70,16 @@ def fuse(recalled: Recalled, weigh: Weigh) -> Proposal:
             used[id(record)] = record, so_far + weight / total
     if len(used) == 1:
         ((only, _),) = used.values()
-        candidates = list(zip(only.tokens, only.probabilities, strict=True))
+        candidates = list(zip(only.tokens, only.chances, strict=True))
     else:
         scores: dict[int, float] = {}
         for source, weight in used.values():
-            for token, probability in zip(source.tokens, source.probabilities, strict=True):
-                scores[token] = scores.get(token, 0.0) + weight * probability
+            for token, chance in zip(source.tokens, source.chances, strict=True):
+                scores[token] = scores.get(token, 0.0) + weight * chance
         candidates = sorted(scores.items(), key=itemgetter(1), reverse=True)
     return Proposal(candidates, recalled, (one / total, two / total, three / total))
 
 
 def share(record: Record | None, weight: float, token: int) -> float:
     """What one order gave to the fused probability of `token`; the three shares sum to it."""
-    return weight * record.probabilities[record.tokens.index(token)] if record and token in record.tokens else 0.0
+    return weight * record.chances[record.tokens.index(token)] if record and token in record.tokens else 0.0

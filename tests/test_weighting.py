@@ -2,7 +2,7 @@
 
 import pytest
 
-from recap_engine.memory import Record
+from recap_engine.memory import TEMPER, Record
 from recap_engine.weighting import LENGTH, WEIGHTINGS, fuse, share
 
 
@@ -35,8 +35,20 @@ def test_entropy_confidence_is_the_documented_formula():
     weights = [length * c for length, c in zip(LENGTH, confidence)]
     assert proposal.weights == pytest.approx([w / sum(weights) for w in weights])
     fused = dict(proposal.candidates)
-    assert fused[2] == pytest.approx((weights[0] * 0.3 + weights[1] * 0.8) / sum(weights))
-    assert shares(proposal, 2) == pytest.approx([weights[0] * 0.3 / sum(weights), weights[1] * 0.8 / sum(weights), 0])
+    one, two = tempered(0.3, 0.5), tempered(0.8, 0.1)
+    assert fused[2] == pytest.approx((weights[0] * one + weights[1] * two) / sum(weights))
+    assert shares(proposal, 2) == pytest.approx([weights[0] * one / sum(weights), weights[1] * two / sum(weights), 0])
+
+
+def tempered(probability, other):
+    """The tempered chance of one of two tokens."""
+    return probability**TEMPER / (probability**TEMPER + other**TEMPER)
+
+
+def test_tempering_keeps_the_order_and_flattens():
+    assert tempered(0.9, 0.1) > 0.5
+    assert record(t1=0.9, t2=0.1).chances == pytest.approx([tempered(0.9, 0.1), tempered(0.1, 0.9)])
+    assert record(t1=0.9, t2=0.1).chances[0] < 0.9
 
 
 def test_a_sure_record_outweighs_a_vague_one_of_the_same_length():
@@ -45,10 +57,14 @@ def test_a_sure_record_outweighs_a_vague_one_of_the_same_length():
     assert weights[2] / LENGTH[2] > 10 * weights[0] / LENGTH[0]
 
 
+def chances(record):
+    return list(zip(record.tokens, record.chances))
+
+
 def test_alternatives():
-    assert fuse((ONE, TWO, THREE), WEIGHTINGS["longest-match"]).candidates == [(3, 0.6), (1, 0.2)]
-    assert fuse((ONE, TWO, None), WEIGHTINGS["longest-match"]).candidates == [(2, 0.8), (3, 0.1)]
-    assert fuse((ONE, TWO, THREE), WEIGHTINGS["last-token"]).candidates == [(1, 0.5), (2, 0.3)]
+    assert fuse((ONE, TWO, THREE), WEIGHTINGS["longest-match"]).candidates == chances(THREE)
+    assert fuse((ONE, TWO, None), WEIGHTINGS["longest-match"]).candidates == chances(TWO)
+    assert fuse((ONE, TWO, THREE), WEIGHTINGS["last-token"]).candidates == chances(ONE)
     assert fuse((ONE, TWO, None), WEIGHTINGS["uniform"]).weights == (0.5, 0.5, 0.0)
 
 

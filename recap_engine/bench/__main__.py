@@ -7,14 +7,20 @@ import json
 import os
 import sys
 from dataclasses import asdict
-from itertools import chain, zip_longest
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 from recap_engine.bench.report import summary, table
 from recap_engine.bench.runner import Runner, lanes, mean_nodes
 from recap_engine.engine import Engine
-from recap_engine.scenes import FAMILIES, suite
+from recap_engine.scenes import FAMILIES, Example, suite
 from recap_engine.settings import Settings
+
+
+def sentences(family: str, count: int, split: str, first_seed: int) -> Iterator[Example]:
+    """The first `count` examples answered in a sentence or more: a one-word answer is over before there is a step."""
+    return islice((e for e in suite(family, 100 * count, split, first_seed) if not e.closed), count)
 
 
 def main() -> None:
@@ -28,13 +34,13 @@ def main() -> None:
     args = parser.parse_args()
 
     engine = Engine.load(args.model, dtype="float32")
-    warm_up = [next(iter(suite(family, 1, "validation"))) for family in FAMILIES]
+    warm_up = [next(sentences(family, 1, "validation", 0)) for family in FAMILIES]
     nodes = mean_nodes(engine, warm_up, Settings(max_new_tokens=args.max_new_tokens, budget=args.budget))
     runner = Runner(engine, lanes(args.max_new_tokens, args.budget, nodes))
     runner.compare(warm_up[0], runner.lanes)  # thrown away
-    examples = chain.from_iterable(zip_longest(*(suite(f, args.pictures, "bench", args.first_seed) for f in FAMILIES)))
+    examples = chain.from_iterable(zip(*(sentences(f, args.pictures, "bench", args.first_seed) for f in FAMILIES)))
     load = os.getloadavg()[0]
-    measurements = list(runner.run(examples, lambda text: print(text, end="\r", file=sys.stderr)))
+    measurements = list(runner.run(examples, lambda text: print(f"{text:<30}", end="\r", file=sys.stderr)))
     print(table(measurements))
     print("\n".join(summary(measurements)))
     setting = {
