@@ -27,8 +27,9 @@ def inspectable(trace: RequestTrace) -> list[str]:
 
 
 def telling_step(lane: LaneTrace) -> int:
-    """The step worth opening with: the first of those that accepted most."""
-    return max(range(len(lane.steps)), key=lambda number: len(lane.steps[number].accepted), default=0)
+    """The step worth opening with: of those that accepted most, the one with the largest tree."""
+    sizes = [(len(step.accepted), len(step.tokens)) for step in lane.steps]
+    return max(range(len(sizes)), key=sizes.__getitem__, default=0)
 
 
 def node_table(step: StepTrace, token_text: Mapping[int, str]) -> pd.DataFrame:
