@@ -6,8 +6,8 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import asdict
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path
 
