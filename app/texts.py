@@ -21,7 +21,7 @@ and which of them the model accepted.</li>
 """
 
 EMBEDDED_MODEL = """
-**What it can read.** The model that comes with this page is small (about nine million parameters) and was trained only
+**What it can read.** The model that comes with this page is small (about eight million parameters) and was trained only
 on drawn pictures: coloured shapes and simple objects, bar and pie charts, signs, receipts and small tables. Ask in
 English. It is there so that you can see decoding at work on any laptop, without a network.
 

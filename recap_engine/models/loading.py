@@ -58,7 +58,8 @@ def load(name_or_path: str | Path | None = None, device: str = "auto", dtype: st
     tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
     make_greedy(model, tokenizer.eos_token_id)
     model.to(place)  # type: ignore[arg-type]  # transformers wraps Module.to
-    return Loaded(model, family, processor, Path(source).name if Path(source).is_dir() else source)
+    name = "embedded model" if name_or_path is None else Path(source).name if Path(source).is_dir() else source
+    return Loaded(model, family, processor, name)
 
 
 def make_greedy(model: PreTrainedModel, eos_token_id: int | None = None) -> None:
