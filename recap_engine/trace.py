@@ -47,7 +47,7 @@ class StepTrace:
     parents: list[int] = field(default_factory=list)  # index of the parent node, -1 is the root
     depths: list[int] = field(default_factory=list)  # 1 for a child of the root
     tokens: list[int] = field(default_factory=list)
-    fused: list[float] = field(default_factory=list)  # probability among the siblings (TR: as stored in the row)
+    fused: list[float] = field(default_factory=list)  # chance among the siblings (TR: as tempered in its row)
     path: list[float] = field(default_factory=list)  # product of `fused` from the root down
     shares: list[tuple[float, float, float]] = field(default_factory=list)  # of orders 1, 2, 3; they sum to `fused`
     orders: list[int] = field(default_factory=list)  # the order with the largest share

@@ -68,7 +68,7 @@ class TokenRecycling(Decoder):
             if above is None or row is None:
                 placed.append(None)
                 continue
-            probability = row.probabilities[rank] if row.probabilities else 0.0
+            probability = row.chances[rank] if row.probabilities else 0.0
             proposal = Proposal([], (row, None, None), (1.0, 0.0, 0.0))
             placed.append(tree.add(above, row.tokens[rank], probability, proposal))
         return tree
