@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from recap_engine.target import Reading
 
 FADE, PRIOR = 0.97, 2.0  # of `Promises`: what a step leaves of the counts before it, and nodes taken as kept at first
-TEMPER = (
-    0.3  # our choice: the next argmax after a key varies with the picture far more than one distribution there says
-)
+TEMPER = 0.3  # our choice: the argmax after a key varies with the picture far more than one distribution there says
 PROMPT_STEP = -1  # the step number of records that come from the prompt
 
 
