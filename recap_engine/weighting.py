@@ -81,5 +81,7 @@ def fuse(recalled: Recalled, weigh: Weigh) -> Proposal:
 
 
 def share(record: Record | None, weight: float, token: int) -> float:
-    """What one order gave to the fused probability of `token`; the three shares sum to it."""
-    return weight * record.chances[record.tokens.index(token)] if record and token in record.tokens else 0.0
+    """What one order gave to the fused probability of `token`; the three shares sum to it. 0 if none was recorded."""
+    if record is None or not record.probabilities or token not in record.tokens:
+        return 0.0
+    return weight * record.chances[record.tokens.index(token)]

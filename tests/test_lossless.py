@@ -87,6 +87,16 @@ def test_every_possible_end_of_sequence_is_met(lane):
     assert (inside_a_path > 0) == (lane != "ar")
 
 
+def test_a_recorded_run_may_follow_an_unrecorded_one():
+    """An unrecorded run of Token Recycling leaves rows without probabilities in the memory they share."""
+    engine = tiny_engine("llama")
+    request = random_request("llama", seed=6)
+    for record in (False, True, False, True):
+        settings = Settings(max_new_tokens=24, budget=16, record=record)
+        for lane in LANES:
+            assert engine.answer(request, lane, settings).tokens == generated(engine, request, 24)
+
+
 def test_unrecorded_runs_give_the_same_answer():
     engine = tiny_engine("qwen3_vl")
     request = random_request("qwen3_vl", seed=5)
