@@ -104,11 +104,11 @@ def _speedups(trace: RequestTrace) -> str:
     if baseline is None or not baseline.tokens_per_s:
         return ""
     times = [
-        f"{LANES[name].name} {trace.lanes[name].tokens_per_s / baseline.tokens_per_s:.2f}"
+        f"{LANES[name].name} {trace.lanes[name].speedup_over(baseline):.2f}×"
         for name in ("recap", "tr")
         if name in trace.lanes
     ]
-    return f" Against AR's speed: {', '.join(f'{text}×' for text in times)}."
+    return f" Against AR's speed: {', '.join(times)}."
 
 
 def closing_words(lanes: Sequence[str], turn: int, with_picture: bool) -> str:

@@ -21,7 +21,7 @@ from app.marks import (
     shortened,
     visible,
 )
-from recap_engine.trace import PHASES, ROOT, LaneTrace, RequestTrace, StepTrace
+from recap_engine.trace import ROOT, RequestTrace, StepTrace
 
 ROW_PX = 24  # height of one row of the tree: a marker and the text above its edge
 GAP = 0.009  # part of the width by which an edge stops short of a marker's centre: a hollow marker stays hollow
@@ -286,11 +286,6 @@ def progress_figure(trace: RequestTrace) -> go.Figure:
     return figure
 
 
-def phase_seconds(lane: LaneTrace) -> dict[str, float]:
-    """Seconds a lane spent in each phase of its steps."""
-    return {phase: sum(getattr(step, f"{phase}_s") for step in lane.steps) for phase in PHASES}
-
-
 def phases_figure(trace: RequestTrace) -> go.Figure:
     """Seconds per phase, stacked, one bar per lane. Decoding begins at 0; what comes before it stands to the left.
 
@@ -299,7 +294,7 @@ def phases_figure(trace: RequestTrace) -> go.Figure:
     figure = go.Figure()
     lanes = list(trace.lanes.values())
     names = [LANES[lane.name].short for lane in lanes]
-    spent = [{"seed": -lane.seed_s, "prefill": -lane.prefill_s, **phase_seconds(lane)} for lane in lanes]
+    spent = [{"seed": -lane.seed_s, "prefill": -lane.prefill_s, **lane.phase_seconds()} for lane in lanes]
     for phase, colour in PHASE_COLOURS.items():
         values = [seconds_of[phase] for seconds_of in spent]
         figure.add_bar(

@@ -12,8 +12,7 @@ from gradio.data_classes import ImageData
 from PIL import Image
 
 from recap_engine.scenes import FAMILIES, make_example
-
-EXAMPLES = Path(__file__).parent.parent / "assets" / "examples"
+from recap_engine.scenes.gallery import EXAMPLES
 
 
 @dataclass(frozen=True)

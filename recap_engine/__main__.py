@@ -60,9 +60,9 @@ def lanes_table(trace: RequestTrace) -> str:
     rows: list[tuple[str, ...]] = [heads]
     baseline = trace.lanes.get("ar")
     for lane in trace.lanes.values():
-        phases = [sum(getattr(step, f"{phase}_s") for step in lane.steps) for phase in PHASES]
-        seconds = [f"{value:.3f}" for value in (lane.prefill_s, lane.seed_s, *phases)]
-        speedup = f"{lane.tokens_per_s / baseline.tokens_per_s:.2f}" if baseline and baseline.tokens_per_s else "-"
+        seconds = [f"{value:.3f}" for value in (lane.prefill_s, lane.seed_s, *lane.phase_seconds().values())]
+        ratio = lane.speedup_over(baseline)
+        speedup = "-" if ratio is None else f"{ratio:.2f}"
         rows.append((lane.name, str(lane.n_tokens), str(lane.n_steps), f"{lane.mat:.2f}", *seconds,
                      f"{lane.tokens_per_s:.1f}", speedup))  # fmt: skip
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -68,6 +68,12 @@ class Engine:
         """The measured cost of passes over trees; takes a second or two the first time."""
         return stepcost.measure(self.target)
 
+    def apart(self) -> "Engine":
+        """The same target and step cost with empty memories of its own, for a comparison that must not share them."""
+        other = type(self)(self.target, self.processor, self.model_name)
+        other.step_cost = self.step_cost
+        return other
+
     def clear_memories(self) -> None:
         """Forget all earlier requests."""
         for memory in self.memories.values():

@@ -102,6 +102,14 @@ class LaneTrace:
         """Tokens a second of decoding, prefill and seeding left out."""
         return (self.n_tokens - 1) / self.decode_s if self.decode_s > 0 else 0.0
 
+    def phase_seconds(self) -> dict[str, float]:
+        """Seconds spent in each of PHASES, all steps together."""
+        return {phase: sum(getattr(step, f"{phase}_s") for step in self.steps) for phase in PHASES}
+
+    def speedup_over(self, baseline: "LaneTrace | None") -> float | None:
+        """Tokens a second over the baseline's; None without a baseline that decoded anything."""
+        return self.tokens_per_s / baseline.tokens_per_s if baseline and baseline.tokens_per_s else None
+
     @property
     def total_s(self) -> float:
         return self.prefill_s + self.seed_s + self.decode_s

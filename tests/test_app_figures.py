@@ -5,7 +5,7 @@ import time
 import pytest
 from app_fakes import TOKEN_TEXT, make_lane, make_trace
 
-from app.figures import phase_seconds, phases_figure, progress_figure, tidy_rows, tree_figure
+from app.figures import phases_figure, progress_figure, tidy_rows, tree_figure
 from app.inspector import answer_strip, inspectable, node_table, step_facts, telling_step, view_step
 from app.marks import SOURCE_COLOURS, seconds, shortened, visible
 from recap_engine.trace import RequestTrace, StepTrace
@@ -100,7 +100,7 @@ def test_phases_add_up_and_what_precedes_decoding_stands_left_of_zero():
         assert all(value <= 0 if bar.name in ("prefill", "seed") else value >= 0 for value in bar.x)
     lane = trace.lanes["recap"]
     drawn = sum(bar.x[2] for bar in figure.data if bar.x[2] > 0)
-    assert drawn == pytest.approx(sum(phase_seconds(lane).values()))
+    assert drawn == pytest.approx(sum(lane.phase_seconds().values()))
 
 
 def test_the_table_has_a_row_a_node():

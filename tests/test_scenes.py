@@ -97,18 +97,13 @@ def test_a_packed_branch_is_the_same_as_its_own_sequence(processor):
             image_grid_thw=batch.image_grid_thw,
         ).logits[0]
         # the last branch alone, through the processor's own template and the model's own positions
-        start = int((batch.position_ids[0, 0] == len_prefix_position(packer)).nonzero()[-1])
+        start = int((batch.position_ids[0, 0] == packer.branch_position).nonzero()[-1])
         ids = torch.cat([batch.input_ids[:, : len(packer.prefix)], batch.input_ids[:, start:]], dim=1)
         types = (ids == model.config.image_token_id).int()
         alone = model(
             input_ids=ids, mm_token_type_ids=types, pixel_values=batch.pixel_values, image_grid_thw=batch.image_grid_thw
         ).logits[0]
     torch.testing.assert_close(packed[start:], alone[len(packer.prefix) :], atol=1e-4, rtol=1e-4)
-
-
-def len_prefix_position(packer: Packer) -> int:
-    """Position of the first token of every branch."""
-    return packer.first_visual + GRID + 1
 
 
 def test_packed_prompt_is_what_the_chat_template_writes(processor):

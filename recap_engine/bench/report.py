@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import mean, median
 
 from recap_engine.bench.runner import Measurement
 
+DRAWS = 2000
 Pair = tuple[Measurement, Measurement]  # the same request under two lanes
 
 
@@ -17,14 +18,12 @@ def pairs(measurements: Sequence[Measurement], lane: str, baseline: str, family:
     return [(m, by[m.family, m.seed, baseline]) for m in by.values() if m.lane == lane]
 
 
-def interval(
-    values: Sequence[float], statistic: Callable = mean, draws: int = 2000, level: float = 0.95
-) -> tuple[float, float]:
-    """Bootstrap percentile interval of a statistic of the values (Efron, 1979), from a fixed seed."""
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Bootstrap 95 % percentile interval of the mean of the values (Efron, 1979), from a fixed seed."""
     rng = random.Random(0)
-    found = sorted(statistic(rng.choices(values, k=len(values))) for _ in range(draws))
-    low = int((1 - level) / 2 * draws)
-    return found[low], found[draws - 1 - low]
+    found = sorted(mean(rng.choices(values, k=len(values))) for _ in range(DRAWS))
+    low = int(0.025 * DRAWS)
+    return found[low], found[DRAWS - 1 - low]
 
 
 def speedups(measurements: Sequence[Measurement], lane: str, baseline: str, family: str | None = None) -> list[float]:

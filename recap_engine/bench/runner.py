@@ -60,8 +60,7 @@ def lanes(max_new_tokens: int, budget: int | str, recap_nodes: int) -> list[Lane
 
 def mean_nodes(engine: Engine, examples: Iterable[Example], settings: Settings) -> int:
     """Nodes in RECAP's mean tree, rounded: the budget that makes Token Recycling comparable. Warms the model up too."""
-    fresh = Engine(engine.target, engine.processor, engine.model_name)
-    fresh.__dict__["step_cost"] = engine.step_cost
+    fresh = engine.apart()
     traces = [
         fresh.answer(fresh.prepare(e.turns[0][0], e.picture), "recap", replace(settings, record=True)) for e in examples
     ]
@@ -74,9 +73,7 @@ class Runner:
 
     def __init__(self, engine: Engine, lanes: list[Lane]) -> None:
         self.engine, self.lanes = engine, lanes
-        self.engines = {lane.name: Engine(engine.target, engine.processor, engine.model_name) for lane in lanes}
-        for other in self.engines.values():
-            other.__dict__["step_cost"] = engine.step_cost  # measured once, before anything is timed
+        self.engines = {lane.name: engine.apart() for lane in lanes}
 
     def run(self, examples: Iterable[Example], progress: Callable[[str], None] = print) -> Iterator[Measurement]:
         for turn, example in enumerate(examples):

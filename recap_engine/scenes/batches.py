@@ -40,9 +40,7 @@ class Batch:
     position_ids: Tensor | None = None  # [3, B, S]
     attention_mask: Tensor | None = None  # [B, 1, S, S], 0 where seen and a large negative number elsewhere
     labels: Tensor | None = None  # [B, S]: the token each position should predict, IGNORED outside answers
-    closed: Tensor | None = (
-        None  # [B, S]: number of the closed question whose answer the position predicts, 0 elsewhere
-    )
+    closed: Tensor | None = None  # [B, S]: number of the closed question whose answer is predicted here, else 0
 
     def to(self, device: torch.device) -> Batch:
         return Batch(**{k: v if v is None else v.to(device) for k, v in self.__dict__.items()})
@@ -61,6 +59,7 @@ class Packer:
             *encode("<|vision_end|>"),
         ]
         self.first_visual = self.prefix.index(encode("<|image_pad|>")[0])
+        self.branch_position = self.first_visual + GRID + 1  # of the first token of every branch, on all three axes
         self.ask, self.end = encode("<|im_end|>\n<|im_start|>assistant\n"), encode("<|im_end|>")
         self.again = encode("\n<|im_start|>user\n")
 
@@ -132,7 +131,7 @@ class Packer:
                     torch.tensor(wanted),
                     number,
                 )
-                position_ids[:, b, span] = self.first_visual + GRID + 1 + torch.arange(len(ids))
+                position_ids[:, b, span] = self.branch_position + torch.arange(len(ids))
                 if is_closed:
                     questions += 1
                     closed[b, span] = torch.where(labels[b, span] != IGNORED, questions, 0)

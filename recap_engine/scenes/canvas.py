@@ -85,19 +85,6 @@ class Canvas:
     def line(self, points: list[Point], colour: Colour = INK, width: float = 1.5) -> None:
         self._draw.line(self._points(*points), colour, self._width(width), joint="curve")
 
-    def arc(
-        self,
-        x0: float,
-        y0: float,
-        x1: float,
-        y1: float,
-        start: float,
-        end: float,
-        colour: Colour = INK,
-        width: float = 1.5,
-    ) -> None:
-        self._draw.arc(self._points((x0, y0), (x1, y1)), start, end, colour, self._width(width))
-
     def slice(self, x0: float, y0: float, x1: float, y1: float, start: float, end: float, fill: Colour) -> None:
         self._draw.pieslice(self._points((x0, y0), (x1, y1)), start, end, fill, (255, 255, 255), self._width(1.5))
 

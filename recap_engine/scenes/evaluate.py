@@ -17,13 +17,14 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from recap_engine.models.loading import EMBEDDED
+
 from .canvas import COLOURS
 from .examples import SAMPLERS, Example, make_example, seeded
 from .papers import ChartPicture, ReceiptPicture, TablePicture
 from .picture import SIDE, Picture
 from .questions import describe
 from .things import KINDS, ThingsPicture
-from .train import ASSETS
 
 CLOSED_FAMILIES = ("counting", "attributes", "chart", "reading", "table")
 BLANK = Image.new("RGB", (SIDE, SIDE), (246, 246, 244))
@@ -147,7 +148,7 @@ def closed_scores(reader: Reader, examples: list[Example], blank: bool) -> dict[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=Path, default=ASSETS)
+    parser.add_argument("--model", type=Path, default=EMBEDDED)
     parser.add_argument("--pictures", type=int, default=300)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")

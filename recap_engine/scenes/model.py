@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     PreTrainedTokenizerFast,
     Qwen2TokenizerFast,
@@ -58,7 +58,7 @@ def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(pattern=_regex(SPLIT), behavior="isolated"),
+            pre_tokenizers.Split(pattern=Regex(SPLIT), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
@@ -78,12 +78,6 @@ def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
         additional_special_tokens=list(SPECIAL[1:]),
         model_max_length=4096,
     )
-
-
-def _regex(pattern: str):  # noqa: ANN202 - tokenizers.Regex has no public type stub
-    from tokenizers import Regex
-
-    return Regex(pattern)
 
 
 def build_processor(tokenizer: PreTrainedTokenizerFast) -> Qwen3VLProcessor:

@@ -17,12 +17,15 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoProcessor, Qwen3VLForConditionalGeneration
+
+from recap_engine.models.loading import EMBEDDED
 
 from .batches import IGNORED, Batch, Packer
 from .examples import make_example
@@ -31,10 +34,7 @@ from .muon import Muon
 from .picture import MARK_SLOTS
 from .questions import FAMILIES, TWO_TURN
 
-TEMPLATE_WEIGHT = (
-    0.25  # of an answer's token that tells nothing of the picture; half of those are a free choice of words
-)
-ASSETS = Path(__file__).parents[2] / "assets" / "model"
+TEMPLATE_WEIGHT = 0.25  # of an answer's token that tells nothing of the picture: half of those are a free choice
 
 
 class MarkHead(nn.Module):
@@ -107,18 +107,19 @@ class Trainer:
         return {"marks": self.mark_loss(out.pooler_output, batch.mark_labels)}
 
     def tell(self, batch: Batch) -> dict[str, Tensor]:
-        images = self.model.model.get_image_features(batch.pixel_values, batch.image_grid_thw, return_dict=True)
+        images = self._look(batch)
         marks = self.mark_loss(torch.cat(images.pooler_output), batch.mark_labels)
         hidden, wanted = self._answer_states(batch, images)
         losses = F.cross_entropy(self.model.lm_head(hidden), wanted, reduction="none")
         weights = torch.where(self.facts[wanted], 1.0, TEMPLATE_WEIGHT)
         return {"marks": marks, "answers": losses.mean().detach(), "facts": (losses * weights).sum() / weights.sum()}
 
-    def _answer_states(self, batch: Batch, images: object = None) -> tuple[Tensor, Tensor]:
+    def _look(self, batch: Batch) -> Any:
+        """The tower's features of every picture, as the language model takes them."""
+        return self.model.model.get_image_features(batch.pixel_values, batch.image_grid_thw, return_dict=True)
+
+    def _answer_states(self, batch: Batch, images: Any) -> tuple[Tensor, Tensor]:
         """Hidden states [N, width] at the positions that predict answers, and the N tokens wanted there."""
-        images = images or self.model.model.get_image_features(
-            batch.pixel_values, batch.image_grid_thw, return_dict=True
-        )
         out = self.model.model(
             input_ids=batch.input_ids,
             position_ids=batch.position_ids,
@@ -133,7 +134,7 @@ class Trainer:
     def closed_accuracy(self, pictures: int = 24) -> float:
         """Share of held-out closed answers whose every token is the argmax."""
         batch = self.packer.sample_talks(("closed",), pictures, 0.0, "validation", length=250).to(self.device)
-        hidden, wanted = self._answer_states(batch)
+        hidden, wanted = self._answer_states(batch, self._look(batch))
         right = self.model.lm_head(hidden).argmax(-1) == wanted
         number = batch.closed[batch.labels != IGNORED]
         whole = torch.ones(int(number.max()) + 1, dtype=torch.long, device=self.device)
@@ -190,7 +191,7 @@ class Trainer:
         return min(1.0, 0.05 + done / 0.02, 0.02 + (1 - done) / 0.8)
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
-        apart = ("embed", "pos_embed", "patch_embed", "lm_head", "slots")
+        apart = ("embed", "slots")  # the tied output layer is named once, as the embedding
         named = [*self.model.named_parameters(), *self.head.named_parameters()]
         matrices = [p for n, p in named if p.ndim == 2 and not any(a in n for a in apart)]
         chosen = {id(p) for p in matrices}
@@ -280,7 +281,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--init", type=Path, help="start from this trained model instead of random weights")
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/latest.pt"))
-    parser.add_argument("--out", type=Path, default=ASSETS)
+    parser.add_argument("--out", type=Path, default=EMBEDDED)
     args = parser.parse_args()
     if "WORLD_SIZE" in os.environ:
         dist.init_process_group("gloo")
