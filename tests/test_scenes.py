@@ -87,7 +87,7 @@ def test_any_text_survives_the_tokenizer(processor, text):
 def test_a_packed_branch_is_the_same_as_its_own_sequence(processor):
     torch.manual_seed(1)
     model, packer = build_model(processor.tokenizer).eval(), Packer(processor)
-    batch = packer.sample_talks(("packed",), 1, 0.5, "validation", length=120)
+    batch = packer.sample_talks(("packed",), 1, 0.5, split="validation", length=120)
     with torch.no_grad():
         packed = model(
             input_ids=batch.input_ids,

@@ -58,8 +58,21 @@ def load(name_or_path: str | Path | None = None, device: str = "auto", dtype: st
     tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
     make_greedy(model, tokenizer.eos_token_id)
     model.to(place)  # type: ignore[arg-type]  # transformers wraps Module.to
+    lay_out(model)
     name = "embedded model" if name_or_path is None else Path(source).name if Path(source).is_dir() else source
     return Loaded(model, family, processor, name)
+
+
+def lay_out(model: PreTrainedModel) -> None:
+    """Turn the memory layout of a CPU's linear layers, not their values: rows of inputs side by side.
+
+    A product of few rows with such a matrix takes a third less time here (MKL; 1 to 32 rows of 256 x 704, measured), and
+    few rows is what decoding multiplies: one for autoregressive decoding, a tree's for verification.
+    """
+    if model.device.type == "cpu":
+        for module in model.modules():
+            if isinstance(module, torch.nn.Linear):
+                module.weight.data = module.weight.data.T.contiguous().T
 
 
 def make_greedy(model: PreTrainedModel, eos_token_id: int | None = None) -> None:

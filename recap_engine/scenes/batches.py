@@ -22,6 +22,8 @@ from .picture import MARK_SLOTS, Picture
 from .questions import ASKERS, TWO_TURN, Dialogue, fact_words, single_turn
 
 IGNORED = -100
+LONG = 160  # characters from which a dialogue counts as long
+MOST_DRAWS = 60  # questions drawn for a picture, those passed over included: a sign has few to ask
 PICTURE_MIX = {"things": 0.36, "chart": 0.2, "receipt": 0.16, "sign": 0.08, "table": 0.2}
 
 
@@ -158,27 +160,39 @@ class Packer:
     # ---- sampling
 
     def sample_talks(
-        self, key: tuple[int | str, ...], count: int, long_share: float, split: str = "train", length: int = 400
+        self,
+        key: tuple[int | str, ...],
+        count: int,
+        long_share: float,
+        closed_share: float = 0.0,
+        split: str = "train",
+        length: int = 300,
     ) -> Batch:
-        """`count` pictures with questions for about `length` tokens each; a share of them opens with a description."""
+        """`count` pictures with different questions for about `length` tokens each.
+
+        long_share: of the pictures open with a description. closed_share: of the open short questions are passed over, so
+        that the closed ones, which each need one thing found in the picture, come more often.
+        """
         pictures, dialogues = [], []
         for i in range(count):
             rng = seeded(split, *key, i)
             picture = sample_picture(rng)
-            branches, used = [], 0
-            while used < length:
-                if rng.random() < (long_share if not branches else 0.0):
-                    dialogue = single_turn(picture, rng, long=True)
-                elif rng.random() < 0.1:
-                    dialogue = ASKERS[TWO_TURN](picture, rng)
-                else:
-                    dialogue = single_turn(picture, rng, long=False)
+            branches = [single_turn(picture, rng, long=True)] if rng.random() < long_share else []
+            used = sum(len(self.branch(dialogue)[0]) for dialogue in branches)
+            asked: set[str] = set()
+            for _ in range(MOST_DRAWS):
+                if used >= length:
+                    break
+                two = rng.random() < 0.1
+                dialogue = ASKERS[TWO_TURN](picture, rng) if two else single_turn(picture, rng, long=False)
+                is_long = sum(len(text) for turn in dialogue.turns for text in turn) > LONG
                 if (
-                    sum(len(t) for turn in dialogue.turns for t in turn) > 160
-                    and rng.random() > long_share
-                    and branches
+                    dialogue.turns[0][0] in asked
+                    or (not dialogue.closed and rng.random() < closed_share)
+                    or (is_long and rng.random() > long_share)
                 ):
                     continue
+                asked.add(dialogue.turns[0][0])
                 branches.append(dialogue)
                 used += len(self.branch(dialogue)[0])
             pictures.append(picture)

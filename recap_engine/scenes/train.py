@@ -133,7 +133,7 @@ class Trainer:
     @torch.no_grad()
     def closed_accuracy(self, pictures: int = 24) -> float:
         """Share of held-out closed answers whose every token is the argmax."""
-        batch = self.packer.sample_talks(("closed",), pictures, 0.0, "validation", length=250).to(self.device)
+        batch = self.packer.sample_talks(("closed",), pictures, 0.0, split="validation").to(self.device)
         hidden, wanted = self._answer_states(batch, self._look(batch))
         right = self.model.lm_head(hidden).argmax(-1) == wanted
         number = batch.closed[batch.labels != IGNORED]
@@ -172,7 +172,8 @@ class Trainer:
             losses = self.see(batch.to(self.device))
         else:
             long_share = min(1.0, 0.1 + 1.2 * done) * 0.6
-            batch = self.packer.sample_talks(key, self.args.pictures // self.world, long_share)
+            closed_share = 0.9 - 0.5 * done
+            batch = self.packer.sample_talks(key, self.args.pictures // self.world, long_share, closed_share)
             losses = self.tell(batch.to(self.device))
         weights = {"marks": 1.0 if stage == "see" else 0.3 * (1 - 0.7 * done), "facts": 1.0}
         sum(weights[name] * losses[name] for name in weights if name in losses).backward()  # type: ignore[union-attr]
@@ -272,7 +273,7 @@ def main() -> None:
         "--minutes", type=float, default=120, help="length of the whole training, resumed parts included"
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--pictures", type=int, default=8, help="pictures a step (four times as many while seeing)")
+    parser.add_argument("--pictures", type=int, default=12, help="pictures a step (four times as many while seeing)")
     parser.add_argument("--rate", type=float, default=2e-3, help="AdamW's rate: embeddings, norms, biases")
     parser.add_argument("--muon-rate", type=float, default=4e-3, help="Muon's rate: hidden matrices")
     parser.add_argument(
