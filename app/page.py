@@ -21,6 +21,7 @@ from app.events import (
 )
 from app.inspector import NODE_COLUMNS, legend
 from app.lanes import LANE_ORDER, StopFlag
+from app.lesson_view import lay_out_lesson
 from app.marks import LANES
 from app.pictures import ReadyExample, as_uploaded, read_examples
 from recap_engine.engine import Engine
@@ -34,9 +35,13 @@ def build_page(loading: Future[Engine]) -> gr.Blocks:
         visit = Visit(trace=gr.State(None), stop=gr.State(StopFlag()), turn=gr.State(0))
         head = gr.HTML(masthead("loading", "loading the model …"))
         examples = read_examples()
-        ask = _lay_out_ask(examples)
-        result = _lay_out_result()
-        _lay_out_help()
+        with gr.Tabs(elem_id="tabs"):
+            with gr.Tab("Ask", id="ask"):
+                ask = _lay_out_ask(examples)
+                result = _lay_out_result()
+                _lay_out_help()
+            with gr.Tab("Lesson", id="lesson"):
+                lay_out_lesson()
 
         wire_head(page, head, loading)
         wire_pictures(ask, examples)
