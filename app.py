@@ -3,6 +3,7 @@
     python app.py                                       # the embedded model
     RECAP_MODEL=Qwen/Qwen2.5-VL-7B-Instruct python app.py
     python app.py --model FOLDER --host 0.0.0.0 --port 7861
+    python app.py --trace run.json.gz                   # look at a saved run, without a model
 
 Without --host and --port gradio's own GRADIO_SERVER_NAME and GRADIO_SERVER_PORT count, else 127.0.0.1 and the first
 free port from 7860.
@@ -16,15 +17,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # before gradio is imported
 
 import gradio as gr  # noqa: E402
 
+from app.files import Opened, open_file, without_model  # noqa: E402
 from app.page import build_page  # noqa: E402
 from app.theme import CSS_PATH, make_theme  # noqa: E402
 from recap_engine.engine import Engine  # noqa: E402
+from recap_engine.trace import TraceError  # noqa: E402
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -38,6 +42,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", default="auto", help="float32, bfloat16, float16; default: by device")
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 for all")
     parser.add_argument("--port", type=int)
+    parser.add_argument("--trace", help="show this saved trace (.json or .json.gz); no model is loaded")
     return parser.parse_args()
 
 
@@ -47,11 +52,20 @@ def start_loading(arguments: argparse.Namespace) -> Future[Engine]:
     return pool.submit(Engine.load, arguments.model or None, arguments.device, arguments.dtype)
 
 
+def open_trace(path: str | None) -> Opened | None:
+    """The trace to begin with; one that can't be read ends the program with the reader's sentence."""
+    try:
+        return open_file(path) if path else None
+    except TraceError as error:
+        sys.exit(f"app.py: {path}: {error}")
+
+
 if __name__ == "__main__":
     arguments = parse_arguments()
     if gr.NO_RELOAD:
-        loading = start_loading(arguments)
-    demo = build_page(loading)
+        opened = open_trace(arguments.trace)
+        loading = without_model() if opened else start_loading(arguments)
+    demo = build_page(loading, opened)
     demo.launch(
         server_name=arguments.host,
         server_port=arguments.port,

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import gradio as gr
 from app import texts
 from app.cards import closing_words, lane_cards, masthead, notice, verdict
 from app.figures import phases_figure, progress_figure
+from app.files import NoModelError, Opened, open_file, runs_of, save
 from app.inspector import inspectable, telling_step, view_step
 from app.lanes import Ask, StopFlag, answer
 from app.marks import LANES
@@ -48,6 +50,7 @@ class AskPart:
     budget: gr.Dropdown
     lanes: gr.CheckboxGroup
     forget: gr.Button
+    upload: gr.UploadButton
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,14 @@ class ResultPart:
     inspector: InspectorPart
     download: gr.DownloadButton
 
+    @property
+    def shown(self) -> list[gr.blocks.Block]:
+        """The parts that show a finished run's trace."""
+        return [
+            *(self.empty, self.timing, self.progress, self.phases, self.download, self.inspecting),
+            *(self.inspector.lane, self.inspector.step, *self.inspector.views),
+        ]
+
 
 @dataclass(frozen=True)
 class Visit:
@@ -100,6 +111,8 @@ def wire_head(page: gr.Blocks, head: gr.HTML, loading: Future[Engine]) -> None:
             engine = await asyncio.shield(asyncio.wrap_future(loading))
             precision = str(engine.dtype).removeprefix("torch.")
             yield masthead("ready", f"{engine.model_name} · {engine.device} · {precision}")
+        except NoModelError:
+            yield masthead("off", texts.NO_MODEL_CHIP)
         except Exception as error:
             yield masthead("failed", sentence(error))
 
@@ -170,14 +183,36 @@ def wire_run(ask: AskPart, result: ResultPart, loading: Future[Engine], visit: V
     running.then(
         show_result,
         inputs=visit.trace,
-        outputs=[
-            *(result.empty, result.timing, result.progress, result.phases, result.download, result.inspecting),
-            *(result.inspector.lane, result.inspector.step, *result.inspector.views),
-        ],
+        outputs=result.shown,
         **QUIET,
     )
     ask.stop.click(press_stop, inputs=visit.stop, queue=False, api_visibility="private")  # it must overtake the run
     ask.forget.click(forget, outputs=ask.message, **ON_THE_MODEL)
+
+
+def wire_opening(page: gr.Blocks, ask: AskPart, result: ResultPart, visit: Visit, opened: Opened | None) -> None:
+    """A trace from a file takes the place of a run's; a file that is none changes nothing but the message."""
+
+    def show(file: Opened) -> Iterator[Update]:
+        with tempfile.TemporaryDirectory() as folder:
+            yield {
+                ask.message: notice(file.words),
+                visit.trace: file.trace,
+                result.cards: lane_cards(runs_of(file.trace)),
+                result.verdict: verdict(file.trace),
+                **_shown(result, file.trace, Path(folder)),
+            }
+
+    def show_upload(path: str) -> Iterator[Update]:
+        try:
+            yield from show(open_file(path))
+        except Exception as error:
+            yield {ask.message: notice(sentence(error), "bad")}
+
+    changed = [ask.message, visit.trace, result.cards, result.verdict, *result.shown]
+    ask.upload.upload(show_upload, inputs=ask.upload, outputs=changed, **QUIET)
+    if opened:
+        page.load(partial(show, opened), outputs=changed, **QUIET)
 
 
 def _shown(result: ResultPart, trace: RequestTrace | None, folder: Path) -> Update:
@@ -185,9 +220,7 @@ def _shown(result: ResultPart, trace: RequestTrace | None, folder: Path) -> Upda
     areas = (result.timing, result.inspecting, result.download)
     if trace is None:
         return {result.empty: gr.update(visible=True)} | {area: gr.update(visible=False) for area in areas}
-    path = folder / "recap-trace.json"
-    trace.save(path)
-    label = f"Download the trace (JSON, {path.stat().st_size / 1024:,.0f} kB)"
+    path, label = save(trace, folder)
     names = inspectable(trace)
     shown: Update = {
         result.empty: gr.update(visible=False),

@@ -16,9 +16,11 @@ from app.events import (
     Visit,
     wire_head,
     wire_inspector,
+    wire_opening,
     wire_pictures,
     wire_run,
 )
+from app.files import Opened
 from app.inspector import NODE_COLUMNS, legend
 from app.lanes import LANE_ORDER, StopFlag
 from app.lesson_view import lay_out_lesson
@@ -29,8 +31,11 @@ from recap_engine.engine import Engine
 BUDGETS: list[str | int] = ["auto", 8, 16, 24, 32, 48, 64, 80]
 
 
-def build_page(loading: Future[Engine]) -> gr.Blocks:
-    """The page as gradio Blocks. `loading` gives the engine once its model is loaded; the page opens before that."""
+def build_page(loading: Future[Engine], opened: Opened | None = None) -> gr.Blocks:
+    """The page as gradio Blocks. `loading` gives the engine once its model is loaded; the page opens before that.
+
+    `opened` is a saved trace to begin with.
+    """
     with gr.Blocks(title=texts.TITLE, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         visit = Visit(trace=gr.State(None), stop=gr.State(StopFlag()), turn=gr.State(0))
         head = gr.HTML(masthead("loading", "loading the model …"))
@@ -46,6 +51,7 @@ def build_page(loading: Future[Engine]) -> gr.Blocks:
         wire_head(page, head, loading)
         wire_pictures(ask, examples)
         wire_run(ask, result, loading, visit)
+        wire_opening(page, ask, result, visit, opened)
         wire_inspector(result.inspector, visit)
     return page
 
@@ -83,8 +89,9 @@ def _lay_out_ask(examples: Sequence[ReadyExample]) -> AskPart:
                     [(LANES[name].name, name) for name in LANE_ORDER], value=list(LANE_ORDER), label="Lanes"
                 )
                 forget = gr.Button("Empty the persistent memories", size="sm")
+            upload = gr.UploadButton("Open a saved trace", size="sm", elem_id="open")
 
-    return AskPart(picture, question, draw, scene, gallery, run, stop, message, limit, budget, lanes, forget)
+    return AskPart(picture, question, draw, scene, gallery, run, stop, message, limit, budget, lanes, forget, upload)
 
 
 def _lay_out_result() -> ResultPart:
@@ -98,7 +105,7 @@ def _lay_out_result() -> ResultPart:
             phases = gr.Plot(show_label=False, container=False, min_width=320, elem_classes="figure")
     with gr.Column(visible=False, elem_id="inspector") as inspecting:
         inspector = _lay_out_inspector()
-    download = gr.DownloadButton("Download the trace", visible=False, elem_id="download")
+    download = gr.DownloadButton("Save the trace", visible=False, elem_id="download")
     return ResultPart(cards, told, empty, timing, progress, phases, inspecting, inspector, download)
 
 

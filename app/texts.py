@@ -58,4 +58,9 @@ NO_LANES = "Choose at least one lane in the settings."
 STILL_LOADING = "The model is still loading; the run begins when it is there."
 FORGOTTEN = "The persistent memories are empty: the next run starts cold."
 UNEXPECTED = "Something went wrong on our side; the server's log has the details."
+NO_MODEL = (
+    "There is no model to ask: this page was started to show a saved trace. To ask something of your own, start it "
+    "without --trace (python app.py)."
+)
+NO_MODEL_CHIP = "a saved trace · no model loaded"
 WITHOUT_PICTURE = "No picture was given: the answer comes from the question alone."

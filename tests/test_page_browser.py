@@ -20,6 +20,7 @@ from app.theme import CSS_PATH, make_theme
 from recap_engine.models.loading import EMBEDDED
 from recap_engine.scenes import FAMILIES, make_example
 from recap_engine.scenes.model import build_model, build_processor, build_tokenizer
+from recap_engine.trace import RequestTrace
 
 ROOT = Path(__file__).parent.parent
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -90,7 +91,7 @@ def visit(url, width=1280):
     assert not faults
 
 
-def test_a_question_about_an_example_gives_three_equal_answers_and_a_tree(address):
+def test_a_question_about_an_example_gives_three_equal_answers_and_a_tree(address, tmp_path):
     with visit(address) as page:
         if page.locator("#examples button").count():
             page.locator("#examples button").first.click()
@@ -121,7 +122,9 @@ def test_a_question_about_an_example_gives_three_equal_answers_and_a_tree(addres
 
         with page.expect_download() as download:
             page.click("#download")
-        assert '"schema":1' in Path(download.value.path()).read_text()
+        saved = tmp_path / download.value.suggested_filename
+        download.value.save_as(saved)
+        assert RequestTrace.load(saved).lanes["recap"].text == answers[0]
 
 
 def test_a_broken_picture_is_told_in_one_sentence(address, tmp_path):

@@ -1,0 +1,76 @@
+"""Traces that travel: the run at hand saved as one file, and a file from elsewhere opened without a model."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+from app import texts
+from app.lanes import LaneRun
+from app.marks import shortened
+from recap_engine.engine import Engine
+from recap_engine.errors import RecapError
+from recap_engine.trace import RequestTrace
+
+SAVED_AS = "recap-trace.json.gz"
+
+
+class NoModelError(RecapError):
+    """There is no model on purpose: the page was started to show a saved trace."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A trace that came from a file."""
+
+    trace: RequestTrace
+    file: str  # the file's name, for the visitor
+
+    @property
+    def words(self) -> str:
+        """What was opened, in one or two sentences."""
+        trace = self.trace
+        machine = ", ".join(str(trace.machine[key]) for key in ("device", "dtype") if key in trace.machine)
+        asked = f"“{shortened(trace.question, 120)}”"
+        picture = " The picture itself is not part of a trace." if trace.image_sha else ""
+        return (
+            f"Opened {shortened(self.file, 60)}: {asked}, answered by {shortened(trace.model, 60)}"
+            f"{f' on {shortened(machine, 60)}' if machine else ''}, {shortened(trace.created, 10)}.{picture}"
+        )
+
+
+def open_file(path: str | Path) -> Opened:
+    """Read a trace file. Raises TraceError, whose message is for the visitor."""
+    return Opened(RequestTrace.load(path), Path(path).name)
+
+
+def without_model() -> Future[Engine]:
+    """In the place of a model that is loading: there is none, and this is why."""
+    loading: Future[Engine] = Future()
+    loading.set_exception(NoModelError(texts.NO_MODEL))
+    return loading
+
+
+def runs_of(trace: RequestTrace) -> dict[str, LaneRun]:
+    """The lanes of a trace as the cards show them, all at their end."""
+    return {
+        name: LaneRun(
+            name,
+            state="stopped" if lane.stopped == "cancelled" else "done",
+            text=lane.text,
+            n_tokens=lane.n_tokens,
+            n_steps=lane.n_steps,
+            elapsed_s=lane.decode_s,
+            prefill_s=lane.prefill_s,
+            trace=lane,
+        )
+        for name, lane in trace.lanes.items()
+    }
+
+
+def save(trace: RequestTrace, folder: Path) -> tuple[Path, str]:
+    """Write the trace compressed into `folder`; the file, and the label of the button that offers it."""
+    path = folder / SAVED_AS
+    trace.save(path)
+    return path, f"Save the trace ({path.stat().st_size / 1024:,.0f} kB)"
