@@ -6,11 +6,13 @@ alone (source names stand in the legend, the hover text and the table).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 SOURCE_COLOURS = {1: "#E69F00", 2: "#56B4E9", 3: "#009E73"}
 SOURCE_NAMES = {1: "1-gram, persistent", 2: "2-gram, local", 3: "3-gram, local"}
 BONUS_COLOUR = "#CC79A7"
+HALO_COLOUR = "rgba(0,114,178,0.22)"  # behind the chosen node
 NEUTRAL = "#8A94A6"  # reads on a white and on a dark page
 
 PHASE_COLOURS = {
@@ -44,6 +46,11 @@ def visible(text: str) -> str:
     if not text:
         return "∅"
     return text.replace(" ", "·").replace("\r\n", "↵").replace("\n", "↵").replace("\r", "↵").replace("\t", "⇥")
+
+
+def shown(token: int, token_text: Mapping[int, str]) -> str:
+    """A token as the page shows it; its number where the trace has no text for it. Not escaped."""
+    return visible(token_text.get(token, f"#{token}"))
 
 
 def shortened(text: str, limit: int) -> str:
