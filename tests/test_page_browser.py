@@ -124,7 +124,7 @@ def test_a_question_about_an_example_gives_three_equal_answers_and_a_tree(addres
             page.click("#download")
         saved = tmp_path / download.value.suggested_filename
         download.value.save_as(saved)
-        assert RequestTrace.load(saved).lanes["recap"].text == answers[0]
+        assert RequestTrace.load(saved).lanes["recap"].text.strip() == answers[0].strip()
 
 
 def test_a_broken_picture_is_told_in_one_sentence(address, tmp_path):
