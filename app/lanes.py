@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from app.marks import LANES
-from recap_engine.trace import LaneTrace, RequestTrace, StepTrace
+from recap_engine.trace import LaneTrace, RequestTrace
 
 if TYPE_CHECKING:
     from recap_engine.decode import Progress
@@ -60,7 +60,6 @@ class LaneRun:
         """Take over what the engine says of this lane."""
         self.text, self.n_tokens, self.n_steps = progress.text, progress.n_tokens, progress.n_steps
         self.elapsed_s, self.prefill_s = progress.elapsed_s, progress.prefill_s
-        self.trace = progress.trace or self.trace
 
 
 def turn_order(lanes: Sequence[str], turn: int) -> list[str]:
@@ -115,33 +114,14 @@ def answer(engine: Engine, ask: Ask, stop: StopFlag) -> Iterator[Moment]:
 
 def _run_lane(engine: Engine, request: Request, run: LaneRun, settings: Settings, stop: StopFlag) -> Iterator[None]:
     """Follow one lane to its end, pausing at most every PAGE_INTERVAL_S for the page."""
-    tokens: list[int] = []
-    steps: list[StepTrace] = []
     told = time.monotonic()
     with closing(cast("Generator[Progress]", engine.run(request, run.name, settings))) as progresses:
         for progress in progresses:
             run.follow(progress)
-            tokens += progress.new_tokens
-            steps += [progress.step] if progress.step else []
             if time.monotonic() - told >= PAGE_INTERVAL_S:
                 yield
                 told = time.monotonic()
-            if stop.pressed and not progress.done:
-                run.trace = _cancelled(run, tokens, steps, settings)
+            if stop.pressed:
                 break
-    run.state = "stopped" if run.trace and run.trace.stopped == "cancelled" else "done"
-
-
-def _cancelled(run: LaneRun, tokens: list[int], steps: list[StepTrace], settings: Settings) -> LaneTrace:
-    """The trace of a lane stopped half-way: the engine gives one only at a lane's own end."""
-    return LaneTrace(
-        name=run.name,
-        tokens=tokens,
-        text=run.text,
-        prefill_s=run.prefill_s,
-        decode_s=run.elapsed_s,
-        first_token=tokens[0],
-        steps=steps,
-        settings=asdict(settings),
-        stopped="cancelled",
-    )
+    run.trace = progress.trace
+    run.state = "done" if progress.done else "stopped"

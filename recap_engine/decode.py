@@ -11,7 +11,7 @@ from time import perf_counter
 from recap_engine.decoders.base import Decoder
 from recap_engine.kvcache import KVBuffer
 from recap_engine.memory import NO_TOKEN
-from recap_engine.recorder import record_nodes
+from recap_engine.recorder import Recorder
 from recap_engine.settings import Settings
 from recap_engine.target import Prefill, Target
 from recap_engine.trace import LaneTrace, StepTrace
@@ -30,8 +30,8 @@ class Progress:
     elapsed_s: float  # of decoding, without the prefill and without the time the reader of the stream takes
     prefill_s: float
     done: bool
-    step: StepTrace | None = None
-    trace: LaneTrace | None = None  # set on the last
+    step: StepTrace | None
+    trace: LaneTrace  # the lane so far: it grows with the next step, and is "cancelled" until it is done
 
 
 def decode(
@@ -47,8 +47,10 @@ def decode(
         first_token=prefill.first_token,
         steps=[],
         settings=asdict(settings),
-        stopped="length",
+        stopped="cancelled",
+        request=decoder.request,
     )
+    recorder = Recorder(lane, decoder.token_memory)
     stops = target.stop_tokens
     try:
         lane.seed_s = _seed(target, decoder, prefill)
@@ -58,7 +60,8 @@ def decode(
             ended = lane.tokens[-1] in stops
             done = ended or len(lane.tokens) >= settings.max_new_tokens
             lane.text = to_text(lane.tokens)
-            lane.stopped = "eos" if ended else "length"
+            if done:
+                lane.stopped = "eos" if ended else "length"
             yield Progress(
                 lane=lane.name,
                 new_tokens=step.emitted if step else lane.tokens[:],
@@ -69,11 +72,11 @@ def decode(
                 prefill_s=lane.prefill_s,
                 done=done,
                 step=step,
-                trace=lane if done else None,
+                trace=lane,
             )
             if done:
                 return
-            step = _step(target, decoder, buffer, prefill, lane, settings)
+            step = _step(target, decoder, buffer, prefill, lane, settings, recorder)
     finally:
         decoder.end()
 
@@ -88,7 +91,13 @@ def _seed(target: Target, decoder: Decoder, prefill: Prefill) -> float:
 
 
 def _step(
-    target: Target, decoder: Decoder, buffer: KVBuffer, prefill: Prefill, lane: LaneTrace, settings: Settings
+    target: Target,
+    decoder: Decoder,
+    buffer: KVBuffer,
+    prefill: Prefill,
+    lane: LaneTrace,
+    settings: Settings,
+    recorder: Recorder,
 ) -> StepTrace:
     """One draft -> verify -> accept -> update; adds what it emits to the lane."""
     context = _context(prefill.tokens, lane.tokens)
@@ -125,7 +134,7 @@ def _step(
         ended_s=lane.decode_s,
     )
     if settings.record and reading.probabilities:
-        record_nodes(step, tree, reading, accepted)
+        recorder.add(step, tree, reading, accepted)
     lane.tokens += emitted
     lane.steps.append(step)
     return step

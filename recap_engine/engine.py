@@ -113,7 +113,7 @@ class Engine:
         try:
             if request.prefill is None:
                 request.prefill = self.target.prefill(request.inputs)
-            decoder = self._decoder(lane, settings)
+            decoder = self._decoder(request, lane, settings)
             yield from decode(self.target, decoder, request.prefill, settings, self._text)
         except torch.OutOfMemoryError as error:
             raise RecapError("The device's memory is full: try a smaller picture, answer or budget.") from error
@@ -121,18 +121,15 @@ class Engine:
     def answer(self, request: Request, lane: str, settings: Settings | None = None) -> LaneTrace:
         """Run a lane to its end."""
         *_, last = self.run(request, lane, settings)
-        assert last.trace is not None
         return last.trace
 
     def trace(self, request: Request, lanes: Iterable[LaneTrace], settings: Settings) -> RequestTrace:
         """Bundle the lanes' traces with what is needed to read them elsewhere."""
         by_name = {lane.name: lane for lane in lanes}
-        tokens = {
-            token
-            for lane in by_name.values()
-            for ids in (lane.tokens, *(step.tokens for step in lane.steps))
-            for token in ids
-        }
+        prompt_end = request.inputs["input_ids"][0, -2:].tolist()
+        tokens = set(prompt_end)
+        for lane in by_name.values():
+            tokens.update(lane.tokens, *(step.tokens for step in lane.steps), *lane.records.tokens)
         return RequestTrace(
             model=self.model_name,
             tokenizer_sha=self._tokenizer_sha,
@@ -140,6 +137,7 @@ class Engine:
             image_sha=request.image_sha,
             image_size=request.image_size,
             prompt_tokens=request.prompt_tokens,
+            prompt_end=prompt_end,
             settings=asdict(settings),
             machine=self.machine,
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -160,15 +158,15 @@ class Engine:
             "transformers": transformers.__version__,
         }
 
-    def _decoder(self, lane: str, settings: Settings) -> Decoder:
+    def _decoder(self, request: Request, lane: str, settings: Settings) -> Decoder:
         stops = self.target.stop_tokens
         if lane == "ar":
             return Autoregressive()
         if lane == "tr":
-            return TokenRecycling(self.memories["tr"], settings, stops)
+            return TokenRecycling(self.memories["tr"], settings, stops, request.image_sha)
         if lane == "recap":
             cost = self.step_cost if settings.budget == "auto" else StepCost.free(settings.budget)
-            return Recap(self.memories["recap"], cost, settings, stops)
+            return Recap(self.memories["recap"], cost, settings, stops, request.image_sha)
         raise RecapError(f"There is no lane {lane!r}; there are {', '.join(LANES)}.")
 
     def _text(self, tokens: list[int]) -> str:

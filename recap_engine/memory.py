@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 from recap_engine.trace import Written
 from recap_engine.tree import CandidateTree, Context
+from recap_engine.weighting import chances
 
 if TYPE_CHECKING:
     from recap_engine.target import Reading
 
 FADE, PRIOR = 0.97, 2.0  # of `Promises`: what a step leaves of the counts before it, and nodes taken as kept at first
-TEMPER = 0.3  # our choice: the argmax after a key varies with the picture far more than one distribution there says
 PROMPT_STEP = -1  # the step number of records that come from the prompt
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Record:
-    """The target's top-k at one position, best first."""
+    """The target's top-k at one position, best first. Equal only to itself: two positions may read alike."""
 
     tokens: list[int]  # [k]
     probabilities: list[float]  # [k], under the full distribution; empty if the reader did not ask for them
@@ -35,11 +35,9 @@ class Record:
 
     @property
     def chances(self) -> list[float]:
-        """[k], sum 1: how likely each token is the argmax when the key comes up again. See TEMPER."""
+        """[k], sum 1: how likely each token is the argmax when the key comes up again."""
         if self._chances is None:
-            tempered = [probability**TEMPER for probability in self.probabilities]
-            total = sum(tempered)
-            self._chances = [chance / total for chance in tempered]
+            self._chances = chances(self.probabilities)
         return self._chances
 
 
@@ -73,11 +71,19 @@ class TokenMemory:
 
     rows: dict[int, Record] = field(default_factory=dict)
     requests: int = 0  # requests it has served, which number its records
+    pictures: dict[int, str | None] = field(default_factory=dict)  # the SHA-256 of each request's picture
     promises: Promises = field(default_factory=Promises)
+
+    def begin(self, picture: str | None) -> int:
+        """Serve another request, with the SHA-256 of its picture; returns its number, from 1."""
+        self.requests += 1
+        self.pictures[self.requests] = picture
+        return self.requests
 
     def clear(self) -> None:
         self.rows.clear()
         self.requests = 0
+        self.pictures.clear()
         self.promises = Promises()
 
 

@@ -45,14 +45,17 @@ class Reading:
     entropy: list[float] = field(default_factory=list)  # [rows], over ln|V|
     node_probabilities: list[float] = field(default_factory=list)  # [nodes], at the parent's row
     node_ranks: list[int] = field(default_factory=list)  # [nodes], 0 is the argmax
+    records: dict[int, Record] = field(default_factory=dict)  # by row, what decoders remember of it
 
     def record(self, row: int, written: Written) -> Record:
-        return Record(
+        """The row as a record, which `records` keeps for the trace."""
+        record = self.records[row] = Record(
             self.tokens[row],
             self.probabilities[row] if self.probabilities else [],
             self.entropy[row] if self.entropy else 0.0,
             written,
         )
+        return record
 
     def margin(self, row: int) -> float:
         """Logit gap between the best and the second token of a row; needs the probabilities of at least two."""

@@ -23,7 +23,7 @@ from recap_engine.errors import RecapError
 if TYPE_CHECKING:
     import pandas
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MAX_BYTES = 64 * 2**20  # of JSON text, after decompression
 DECISIONS = ("accepted", "rejected", "unreached")
 STOPS = ("eos", "length", "cancelled", "error")
@@ -38,9 +38,30 @@ class TraceError(RecapError, ValueError):
     """A trace that cannot be read; the message is one clear sentence."""
 
 
+@dataclass
+class Records:
+    """What the target said at the positions that a lane verified or recalled: columns, one entry per record."""
+
+    tokens: list[list[int]] = field(default_factory=list)  # [k] each, best first
+    probabilities: list[list[float]] = field(default_factory=list)  # [k], of the full distribution; empty if not kept
+    entropy: list[float] = field(default_factory=list)  # of the full distribution over ln|V|: 0 certain, 1 uniform
+    written: list[Written] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+PerOrder = tuple[int | None, int | None, int | None]  # indices into the lane's records, of orders 1, 2 and 3
+Weights = tuple[float, float, float]
+
+
 @dataclass(slots=True)
 class StepTrace:
-    """One draft -> verify -> accept -> update. Node columns have one entry per node, parents before children."""
+    """One draft -> verify -> accept -> update. Node columns have one entry per node, parents before children.
+
+    Row columns have one entry per row of the pass: row 0 is the root, row 1 + i is node i. They stay empty in the AR
+    lane and in runs that were not recorded.
+    """
 
     root_token: int  # the last committed token
     root_position: int  # its index in the answer; 0 is the first new token
@@ -55,8 +76,10 @@ class StepTrace:
     decisions: list[str] = field(default_factory=list)  # see DECISIONS
     target_probs: list[float] = field(default_factory=list)  # the target's probability of the token at its parent
     target_ranks: list[int] = field(default_factory=list)  # 0 is the argmax
-    written: list[tuple[Written | None, Written | None, Written | None]] = field(default_factory=list)
-    # ^ per order, when the record that proposed the node was written; None where that order did not propose it
+    rows: list[int] = field(default_factory=list)  # the record of what the target said at each row
+    recalled: list[PerOrder | None] = field(default_factory=list)
+    # ^ per row, the records that its key found and its children were taken from; None for a row without children
+    weights: list[Weights | None] = field(default_factory=list)  # of those records in the fusion; they sum to 1
     accepted: list[int] = field(default_factory=list)  # nodes of the accepted path, from the root down
     bonus: int | None = None  # the target's own token after them; None if the answer ended inside the path
     emitted: list[int] = field(default_factory=list)  # what the step added to the answer
@@ -83,6 +106,10 @@ class LaneTrace:
     settings: dict[str, Any]
     stopped: str  # see STOPS
     seed_s: float = 0.0  # reading and storing the prompt's own records; 0 for AR, which needs none
+    request: int = 0  # its number in the lane's persistent memory, from 1; 0 for AR, which has none
+    records: Records = field(default_factory=Records)
+    pictures: dict[int, str | None] = field(default_factory=dict)
+    # ^ the SHA-256 of the picture of this request and of every request that wrote one of the records
 
     @property
     def n_steps(self) -> int:
@@ -122,6 +149,24 @@ class LaneTrace:
                 return step.margins[offset]
         return None
 
+    def proposers(self, step: StepTrace, node: int) -> PerOrder:
+        """Per order, the record that proposed the node; None where that order did not propose it."""
+        one, two, three = step.recalled[step.parents[node] + 1] or (None, None, None)
+        token = step.tokens[node]
+        return self._holding(one, token), self._holding(two, token), self._holding(three, token)
+
+    def _holding(self, record: int | None, token: int) -> int | None:
+        return record if record is not None and token in self.records.tokens[record] else None
+
+    def written(self, step: StepTrace, node: int) -> Written | None:
+        """When the record with the node's largest share was written."""
+        record = self.proposers(step, node)[step.orders[node] - 1]
+        return None if record is None else self.records.written[record]
+
+    def is_other_picture(self, record: int) -> bool:
+        """Was the record written in a request with another picture than this one?"""
+        return self.pictures[self.records.written[record][0]] != self.pictures[self.request]
+
     def steps_frame(self) -> "pandas.DataFrame":
         """One row per step: sizes, what was emitted, phases in milliseconds, memory sizes."""
         import pandas
@@ -145,10 +190,11 @@ class LaneTrace:
         import pandas
 
         numbers = range(self.n_steps) if step is None else [step]
-        return pandas.DataFrame([row for n in numbers for row in _node_rows(n, self.steps[n], vocab_text or {})])
+        return pandas.DataFrame([row for n in numbers for row in _node_rows(self, n, vocab_text or {})])
 
 
-def _node_rows(number: int, step: StepTrace, vocab_text: Mapping[int, str]) -> Iterator[dict[str, Any]]:
+def _node_rows(lane: LaneTrace, number: int, vocab_text: Mapping[int, str]) -> Iterator[dict[str, Any]]:
+    step = lane.steps[number]
     for node, token in enumerate(step.tokens):
         yield {
             "step": number,
@@ -166,8 +212,17 @@ def _node_rows(number: int, step: StepTrace, vocab_text: Mapping[int, str]) -> I
             "decision": step.decisions[node],
             "target_prob": step.target_probs[node],
             "target_rank": step.target_ranks[node],
-            "written": step.written[node][step.orders[node] - 1],
+            "written": lane.written(step, node),
         }
+
+
+@dataclass
+class Sensitivity:
+    """How far the picture moves the target's next-token distribution at each token of the first lane's answer."""
+
+    kl: list[float]  # nats per token, KL(with the picture || without)
+    changed: list[bool]  # per token, is the argmax another one
+    without: str  # one sentence: what "without the picture" means
 
 
 @dataclass(frozen=True)
@@ -202,11 +257,13 @@ class RequestTrace:
     image_sha: str | None
     image_size: tuple[int, int] | None  # width, height
     prompt_tokens: int
+    prompt_end: list[int]  # the prompt's last two tokens, with which the first keys begin
     settings: dict[str, Any]
     machine: dict[str, Any]
     created: str  # ISO 8601, UTC
     lanes: dict[str, LaneTrace]
     token_text: dict[int, str]  # the text of every token id in the trace
+    sensitivity: Sensitivity | None = None  # None until it is computed, and without a picture
     schema: int = SCHEMA_VERSION
 
     def comparison(self) -> Comparison:
@@ -218,6 +275,14 @@ class RequestTrace:
             raise TraceError("This trace has no lanes to compare.")
         reference, *others = self.lanes.values()
         return Comparison(reference.name, {lane.name: _first_difference(reference, lane) for lane in others})
+
+    def key(self, lane: LaneTrace, step: StepTrace, row: int) -> tuple[int, ...]:
+        """The tokens of a row's three-token key, the row's own last; its last two and last one are the other keys."""
+        path: list[int] = []
+        while row > 0 and len(path) < 3:
+            path.append(step.tokens[row - 1])
+            row = step.parents[row - 1] + 1
+        return (*self.prompt_end, *lane.tokens[: step.root_position + 1], *reversed(path))[-3:]
 
     def to_json(self) -> str:
         """Compact JSON; numbers keep six significant digits."""
@@ -326,7 +391,7 @@ def _read(kind: Any, value: Any, where: str) -> Any:
 
 def _key(kind: type, text: str, where: str) -> Any:
     if kind is int and not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise TraceError(f"This trace is malformed: {where} has a key that is not a token id.")
+        raise TraceError(f"This trace is malformed: {where} has a key that is not a number.")
     return kind(text)
 
 
@@ -347,13 +412,19 @@ def _check_lane(name: str, lane: LaneTrace) -> None:
 
 NODE_COLUMNS = (
     *("parents", "depths", "tokens", "fused", "path", "shares", "orders", "agree", "decisions"),
-    *("target_probs", "target_ranks", "written"),
+    *("target_probs", "target_ranks"),
 )
+ROW_COLUMNS = ("rows", "recalled", "weights")
 
 
 def _check_tree(step: StepTrace, where: str) -> None:
     size = len(step.tokens)
     if any(len(getattr(step, column)) != size for column in NODE_COLUMNS):
+        raise TraceError(f"This trace is malformed: {where} has columns of different lengths.")
+    if any(len(getattr(step, column)) != len(step.rows) for column in ROW_COLUMNS) or len(step.rows) not in (
+        1 + size,
+        size and 1 + size,
+    ):
         raise TraceError(f"This trace is malformed: {where} has columns of different lengths.")
     for node, parent in enumerate(step.parents):
         if not ROOT <= parent < node or step.depths[node] != (1 if parent == ROOT else step.depths[parent] + 1):

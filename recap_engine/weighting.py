@@ -5,24 +5,35 @@ The paper's abstract names the weighting and gives no formula; this one is our c
     confidence  c_n = p_top * (1 - H_n / ln|V|)        weight  w_n = LENGTH[n] * c_n
     score(y)    = sum_n share_n(y)                     share_n(y) = w_n q_n(y) / sum_m w_m
 
-where q_n is p_n tempered: p_n(y)^TEMPER over its sum in the top-k (see `memory.Record.chances`),
+where q_n is p_n tempered: p_n(y)^TEMPER over its sum in the top-k (see `chances`),
 so a sharp record outweighs a vague one, and of two equally sharp ones the longer key counts more. The alternatives
 below change only the weights and exist for comparison.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
-from recap_engine.memory import Recalled, Record
 from recap_engine.tree import Proposal
 
+if TYPE_CHECKING:
+    from recap_engine.memory import Recalled, Record
+
+TEMPER = 0.3  # our choice: the argmax after a key varies with the picture far more than one distribution there says
 LENGTH = (1.0, 2.0, 4.0)  # how much more a key of one, two, three tokens is trusted at equal confidence
 NO_WEIGHTS = (0.0, 0.0, 0.0)
 Weights = tuple[float, float, float]  # of orders 1, 2, 3
-Weigh = Callable[[Recalled], Weights]  # from three records; not negative, 0 where there is no record
+Weigh = Callable[["Recalled"], Weights]  # from three records; not negative, 0 where there is no record
 
 
-def entropy_confidence(recalled: Recalled) -> Weights:
+def chances(probabilities: Sequence[float]) -> list[float]:
+    """A record's probabilities tempered, [k], sum 1: how likely each token is the argmax when the key returns."""
+    tempered = [probability**TEMPER for probability in probabilities]
+    total = sum(tempered)
+    return [chance / total for chance in tempered]
+
+
+def entropy_confidence(recalled: "Recalled") -> Weights:
     """Sure records and long keys weigh more."""
     one, two, three = recalled
     return (
@@ -32,19 +43,19 @@ def entropy_confidence(recalled: Recalled) -> Weights:
     )
 
 
-def uniform(recalled: Recalled) -> Weights:
+def uniform(recalled: "Recalled") -> Weights:
     """Every order that has a record weighs the same."""
     one, two, three = recalled
     return float(one is not None), float(two is not None), float(three is not None)
 
 
-def longest_match(recalled: Recalled) -> Weights:
+def longest_match(recalled: "Recalled") -> Weights:
     """Only the longest key that has a record counts, as in prompt-lookup decoding."""
     one, two, three = recalled
     return (0.0, 0.0, 1.0) if three else (0.0, 1.0, 0.0) if two else (1.0, 0.0, 0.0) if one else NO_WEIGHTS
 
 
-def last_token(recalled: Recalled) -> Weights:
+def last_token(recalled: "Recalled") -> Weights:
     """Only the one-token key counts, as in Token Recycling."""
     return (1.0, 0.0, 0.0) if recalled[0] else NO_WEIGHTS
 
@@ -57,7 +68,7 @@ WEIGHTINGS: dict[str, Weigh] = {
 }
 
 
-def fuse(recalled: Recalled, weigh: Weigh) -> Proposal:
+def fuse(recalled: "Recalled", weigh: Weigh) -> Proposal:
     """Candidates by falling fused probability. Pure."""
     one, two, three = weights = weigh(recalled)
     total = one + two + three
@@ -80,7 +91,7 @@ def fuse(recalled: Recalled, weigh: Weigh) -> Proposal:
     return Proposal(candidates, recalled, (one / total, two / total, three / total))
 
 
-def share(record: Record | None, weight: float, token: int) -> float:
+def share(record: "Record | None", weight: float, token: int) -> float:
     """What one order gave to the fused probability of `token`; the three shares sum to it. 0 if none was recorded."""
     if record is None or not record.probabilities or token not in record.tokens:
         return 0.0

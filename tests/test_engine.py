@@ -62,7 +62,8 @@ def test_progress_streams_every_token_once(engine):
         seen += progress.new_tokens
         assert progress.n_tokens == len(seen)
         assert (progress.step is None) == (progress.n_steps == 0)
-        assert (progress.trace is None) != progress.done
+        assert progress.trace.tokens == seen
+        assert (progress.trace.stopped == "cancelled") != progress.done
     assert seen == progress.trace.tokens
 
 

@@ -10,6 +10,7 @@ from recap_engine import trace as trace_module
 from recap_engine.engine import LANES
 from recap_engine.settings import Settings
 from recap_engine.trace import RequestTrace, TraceError
+from recap_engine.weighting import chances
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +19,7 @@ def trace():
     settings = Settings(max_new_tokens=24, budget=12)
     for seed in (0, 1):  # the second request finds hot memories
         request = random_request("qwen3_vl", seed)
+        request.image_sha = str(seed)
         lanes = [engine.answer(request, lane, settings) for lane in LANES]
     return engine.trace(request, lanes, settings)
 
@@ -28,7 +30,9 @@ def test_a_file_reads_back_the_same(trace, tmp_path, name):
     read = RequestTrace.load(tmp_path / name)
     assert read.to_json() == trace.to_json()
     assert read.lanes["recap"].tokens == trace.lanes["recap"].tokens
-    assert read.lanes["recap"].steps[-1].written == trace.lanes["recap"].steps[-1].written
+    assert read.lanes["recap"].steps[-1].recalled == trace.lanes["recap"].steps[-1].recalled
+    assert read.lanes["recap"].records.written == trace.lanes["recap"].records.written
+    assert read.lanes["recap"].pictures == trace.lanes["recap"].pictures
     assert read.lanes["recap"].steps[-1].fused == pytest.approx(trace.lanes["recap"].steps[-1].fused, rel=1e-5)
 
 
@@ -46,8 +50,8 @@ def test_steps_say_what_happened(trace):
                 assert decision == expected
                 assert (step.target_ranks[node] == 0) == (decision == "accepted") or not reached
                 assert sum(step.shares[node]) == pytest.approx(step.fused[node])
-                assert step.agree[node] == sum(written is not None for written in step.written[node]) >= 1
-                assert step.written[node][step.orders[node] - 1] is not None
+                assert step.agree[node] == sum(record is not None for record in lane.proposers(step, node)) >= 1
+                assert lane.written(step, node) is not None
                 assert 0.0 <= step.target_probs[node] <= 1.0
         assert answer == lane.tokens
         assert lane.mat == pytest.approx((lane.n_tokens - 1) / lane.n_steps)
@@ -60,10 +64,56 @@ def test_sources_are_labelled(trace):
     recap = {order for step in trace.lanes["recap"].steps for order in step.orders}
     assert set(token_recycling) == {1}
     assert recap >= {1, 3}
-    requests = {w[0] for step in trace.lanes["recap"].steps for node in step.written for w in node if w}
+    lane = trace.lanes["recap"]
+    recalled = [recall for step in lane.steps for recall in step.recalled if recall]
+    requests = {lane.records.written[one][0] for one, _, _ in recalled if one is not None}
     assert requests == {1, 2}, "some candidates were remembered from the request before"
-    contextual = [w for step in trace.lanes["recap"].steps for node in step.written for w in node[1:] if w]
-    assert {request for request, _, _ in contextual} == {2}, "contextual memory knows this request only"
+    contextual = {lane.records.written[record][0] for recall in recalled for record in recall[1:] if record is not None}
+    assert contextual == {2}, "contextual memory knows this request only"
+
+
+def test_records_say_what_was_recalled_and_what_was_found(trace):
+    for name in ("tr", "recap"):
+        lane = trace.lanes[name]
+        for number, step in enumerate(lane.steps):
+            inner = {parent + 1 for parent in step.parents}
+            for row, (record, recalled, weights) in enumerate(zip(step.rows, step.recalled, step.weights, strict=True)):
+                accepted = row == 0 or row - 1 in step.accepted
+                assert lane.records.written[record] == (lane.request, number, accepted)
+                assert (recalled is not None) == (weights is not None) == (row in inner)
+                if weights:
+                    assert sum(weights) == pytest.approx(1.0)
+            for node, parent in enumerate(step.parents):
+                proposers = zip(lane.proposers(step, node), step.weights[parent + 1], strict=True)
+                for (record, weight), share in zip(proposers, step.shares[node], strict=True):
+                    held = [] if record is None else lane.records.tokens[record]
+                    rank = held.index(step.tokens[node]) if held else None
+                    chance = 0.0 if rank is None else chances(lane.records.probabilities[record])[rank]
+                    assert share == pytest.approx(weight * chance)
+                said = step.rows[parent + 1]
+                if step.target_ranks[node] < 8:
+                    assert lane.records.tokens[said][step.target_ranks[node]] == step.tokens[node]
+        assert len(set(map(id, lane.records.tokens))) == len(lane.records), "a record has one entry"
+    assert len(trace.lanes["ar"].records) == 0
+
+
+def test_a_record_of_another_picture_is_known(trace):
+    """The fixture's two requests had pictures "0" and "1"."""
+    lane = trace.lanes["recap"]
+    assert lane.request == 2
+    assert lane.pictures == {1: "0", 2: "1"}
+    assert {lane.is_other_picture(r) for r, written in enumerate(lane.records.written) if written[0] == 1} == {True}
+    assert {lane.is_other_picture(r) for r, written in enumerate(lane.records.written) if written[0] == 2} == {False}
+
+
+def test_a_rows_key_reaches_back_into_answer_and_prompt(trace):
+    lane = trace.lanes["recap"]
+    for step in lane.steps:
+        before = [*trace.prompt_end, *lane.tokens[: step.root_position + 1]]
+        keys = [trace.key(lane, step, row) for row in range(1 + len(step.tokens))]
+        assert keys[0] == tuple(before[-3:])
+        for node, parent in enumerate(step.parents):
+            assert keys[node + 1] == (*keys[parent + 1][1:], step.tokens[node])
 
 
 def test_frames_have_a_row_per_step_and_node(trace):
@@ -108,7 +158,7 @@ def _step(data):
 
 
 MALFORMED = {
-    "another schema": (lambda d: d.update(schema=2), "schema 2"),
+    "another schema": (lambda d: d.update(schema=1), "schema 1"),
     "no schema": (lambda d: d.pop("schema"), "schema"),
     "a missing field": (lambda d: d.pop("question"), "lacks question"),
     "text for a number": (lambda d: d.update(prompt_tokens="many"), "prompt_tokens"),
@@ -122,7 +172,7 @@ MALFORMED = {
     "tokens that don't add up": (lambda d: d["lanes"]["recap"]["tokens"].append(1), "add up"),
     "a step out of place": (lambda d: _step(d).update(root_position=999), "does not start where"),
     "a wrong end": (lambda d: d["lanes"]["ar"].update(stopped="tired"), "wrong name or end"),
-    "a token that is no number": (lambda d: d["token_text"].update(x="y"), "not a token id"),
+    "a token that is no number": (lambda d: d["token_text"].update(x="y"), "not a number"),
     "a list for a lane": (lambda d: d.update(lanes=[]), "wrong kind"),
 }
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from recap_engine.memory import TEMPER, Record
-from recap_engine.weighting import LENGTH, WEIGHTINGS, fuse, share
+from recap_engine.memory import Record
+from recap_engine.weighting import LENGTH, TEMPER, WEIGHTINGS, fuse, share
 
 
 def record(entropy=0.2, **probabilities):

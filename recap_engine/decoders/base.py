@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 
+from recap_engine.memory import TokenMemory
 from recap_engine.target import Prefill, Reading, Reads
 from recap_engine.tree import CandidateTree, Context
 
@@ -12,6 +13,8 @@ class Decoder(ABC):
     name: str
     reads: Reads  # what it needs of every pass's logits
     most_nodes: int  # of any tree it drafts
+    token_memory: TokenMemory | None = None  # persists across requests
+    request: int = 0  # number of the request at hand in that memory, from 1
 
     @abstractmethod
     def draft(self, context: Context, max_depth: int) -> CandidateTree:

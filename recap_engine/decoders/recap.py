@@ -23,9 +23,14 @@ class Recap(Decoder):
 
     name = "recap"
 
-    def __init__(self, memory: TokenMemory, cost: StepCost, settings: Settings, stops: Container[int]) -> None:
-        """`memory` is shared by all requests; `cost` sets how large a tree may grow (see `tree.grow`)."""
-        self.token_memory = memory
+    def __init__(
+        self, memory: TokenMemory, cost: StepCost, settings: Settings, stops: Container[int], picture: str | None = None
+    ) -> None:
+        """`memory` is shared by all requests; `cost` sets how large a tree may grow (see `tree.grow`).
+
+        `picture` is the SHA-256 of the request's picture.
+        """
+        self.token_memory: TokenMemory = memory
         self.request_memory = RequestMemory()
         self.cost = cost
         self.most_nodes = cost.most_nodes
@@ -34,8 +39,7 @@ class Recap(Decoder):
         self.floor = settings.floor
         self.stops = stops
         self.reads = Reads(top_k=settings.top_k, probabilities=True, entropy=True, nodes=settings.record)
-        memory.requests += 1
-        self.request = memory.requests
+        self.request = memory.begin(picture)
 
     def draft(self, context: Context, max_depth: int) -> CandidateTree:
         depth = min(max_depth, self.max_depth)

@@ -48,15 +48,19 @@ class TokenRecycling(Decoder):
 
     name = "tr"
 
-    def __init__(self, memory: TokenMemory, settings: Settings, stops: Container[int]) -> None:
-        """`memory` is the matrix, shared by all requests. Probabilities are kept only if the run is recorded."""
-        self.memory = memory
+    def __init__(
+        self, memory: TokenMemory, settings: Settings, stops: Container[int], picture: str | None = None
+    ) -> None:
+        """`memory` is the matrix, shared by all requests; `picture` is the SHA-256 of the request's picture.
+
+        Probabilities are kept only if the run is recorded.
+        """
+        self.token_memory: TokenMemory = memory
         self.shape = static_tree(STATIC_NODES if settings.budget == "auto" else min(settings.budget, STATIC_NODES))
         self.most_nodes = len(self.shape)
         self.stops = stops
-        self.reads = Reads(top_k=TOP_K, probabilities=settings.record, nodes=settings.record)
-        memory.requests += 1
-        self.request = memory.requests
+        self.reads = Reads(TOP_K, probabilities=settings.record, entropy=settings.record, nodes=settings.record)
+        self.request = memory.begin(picture)
 
     def draft(self, context: Context, max_depth: int) -> CandidateTree:
         """Fill the static tree. A node is left out with its parent, or if the row it needs isn't written."""
@@ -79,15 +83,15 @@ class TokenRecycling(Decoder):
         depth = 0 if node == ROOT else tree.depths[node]
         if depth >= max_depth or (node != ROOT and token in self.stops):
             return None
-        return self.memory.rows.get(token)
+        return self.token_memory.rows.get(token)
 
     def seed(self, prefill: Prefill, reading: Reading) -> None:
         for context, record in prompt_records(prefill.tokens, prefill.text_positions, reading, self.request):
-            self.memory.rows[context[-1]] = record
+            self.token_memory.rows[context[-1]] = record
 
     def update(self, tree: CandidateTree, reading: Reading, accepted: list[int], step: int) -> None:
         for context, record in verified_records(tree, reading, accepted, self.request, step):
-            self.memory.rows[context[-1]] = record
+            self.token_memory.rows[context[-1]] = record
 
     def sizes(self) -> dict[str, int]:
-        return {"order1": len(self.memory.rows), "order2": 0, "order3": 0}
+        return {"order1": len(self.token_memory.rows), "order2": 0, "order3": 0}
