@@ -1,10 +1,15 @@
-"""The engine at a prompt: `python -m recap_engine ask PICTURE "QUESTION"` answers with every lane and compares them."""
+"""The engine at a prompt.
+
+`python -m recap_engine ask PICTURE "QUESTION"` answers with every lane and compares them;
+`python -m recap_engine record` records the traces that the lesson opens.
+"""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from recap_engine import recordings
 from recap_engine.engine import LANES, Engine
 from recap_engine.errors import RecapError
 from recap_engine.request import Request
@@ -17,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        return ask(options)
+        return options.command(options)
     except RecapError as error:
         print(f"recap_engine: {error}", file=sys.stderr)
         return 1
@@ -39,6 +44,16 @@ def ask(options: argparse.Namespace) -> int:
     if options.trace:
         trace.save(options.trace)
         print(f"Trace written to {options.trace}.")
+    return 0
+
+
+def record(options: argparse.Namespace) -> int:
+    """Record the lesson's traces; a line for each."""
+    settings = Settings(max_new_tokens=options.max_new_tokens, budget=options.budget, weighting=options.weighting)
+    engine = Engine.load(options.model, options.device, options.dtype)
+    for path in recordings.record(engine, settings, options.folder):
+        trace = RequestTrace.load(path)
+        print(f"{path.name}, {path.stat().st_size / 1024:.0f} kB: {trace.question}\n{lanes_table(trace)}")
     return 0
 
 
@@ -88,17 +103,26 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m recap_engine", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("ask", help="ask about a picture and compare the decoders")
+    command.set_defaults(command=ask)
     command.add_argument("picture", help="picture file; - for none")
     command.add_argument("question")
     command.add_argument("--lanes", type=_lanes, default=LANES, help="some of ar,tr,recap, in the order to run")
+    command.add_argument("--trace", type=Path, help="write everything recorded to this .json or .json.gz file")
+    _add_settings(command)
+    command = commands.add_parser("record", help="record the traces that the lesson opens")
+    command.set_defaults(command=record)
+    command.add_argument("--folder", type=Path, default=recordings.FOLDER)
+    _add_settings(command)
+    return parser
+
+
+def _add_settings(command: argparse.ArgumentParser) -> None:
     command.add_argument("--max-new-tokens", type=int, default=Settings.max_new_tokens)
     command.add_argument("--budget", type=_budget, default="auto", help="most nodes in a tree, or auto")
     command.add_argument("--weighting", choices=WEIGHTINGS, default=Settings.weighting)
     command.add_argument("--model", help="name on the hub or folder; default: the embedded model")
     command.add_argument("--device", default="auto")
     command.add_argument("--dtype", default="auto")
-    command.add_argument("--trace", type=Path, help="write everything recorded to this .json or .json.gz file")
-    return parser
 
 
 def _lanes(text: str) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ class Engine:
         if not question.strip():
             raise RecapError("Please ask a question.")
         picture = None if image is None else open_image(image)
-        request = Request(build_inputs(self.processor, question, picture, history), question)
+        request = Request(build_inputs(self.processor, question, picture, history), question, list(history))
         if picture is not None:
             request.image_sha = hashlib.sha256(picture.tobytes()).hexdigest()
             request.image_size = picture.size
@@ -134,6 +134,7 @@ class Engine:
             model=self.model_name,
             tokenizer_sha=self._tokenizer_sha,
             question=request.question,
+            history=list(request.history),
             image_sha=request.image_sha,
             image_size=request.image_size,
             prompt_tokens=request.prompt_tokens,

@@ -1,5 +1,6 @@
 """One question, and its picture if it has one, as the model's own inputs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,7 @@ class Request:
 
     inputs: dict[str, torch.Tensor]  # input_ids [1, P], and what the family's processor adds for a picture
     question: str = ""
+    history: Sequence[tuple[str, str]] = ()  # earlier turns, question and answer
     image_sha: str | None = None  # SHA-256 of the picture's pixels
     image_size: tuple[int, int] | None = None  # width, height
     prefill: Prefill | None = None

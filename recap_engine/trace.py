@@ -254,6 +254,7 @@ class RequestTrace:
     model: str
     tokenizer_sha: str
     question: str
+    history: list[tuple[str, str]]  # earlier turns, question and answer
     image_sha: str | None
     image_size: tuple[int, int] | None  # width, height
     prompt_tokens: int

@@ -145,6 +145,7 @@ def make_trace(nodes: int = 24, steps: int = 12) -> RequestTrace:
         model="made-up",
         tokenizer_sha="0" * 64,
         question="What is in the picture?",
+        history=[],
         image_sha=IMAGE_SHA,
         image_size=(448, 448),
         prompt_tokens=64,
