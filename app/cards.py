@@ -24,9 +24,9 @@ def masthead(state: str, words: str) -> str:
     return f'<div class="masthead"><div><h1>{texts.TITLE}</h1>{chip}</div><p>{texts.TAGLINE}</p></div>'
 
 
-def heading(title: str, subtitle: str) -> str:
+def heading(title: str, subtitle: str, level: int = 2) -> str:
     """The head of a part of the page."""
-    return f'<div class="heading"><h2>{title}</h2><p>{subtitle}</p></div>'
+    return f'<div class="heading"><h{level}>{title}</h{level}><p>{subtitle}</p></div>'
 
 
 def lane_cards(runs: Mapping[str, LaneRun]) -> str:

@@ -1,4 +1,4 @@
-"""One step at a time: its tree, its nodes as a table, and the answer with the tokens of that step marked."""
+"""One step at a time: what it did, its tree, its nodes as a table and as choices for the question "why this one?"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from app.figures import tree_figure
-from app.marks import BONUS_COLOUR, LANES, NEUTRAL, SOURCE_COLOURS, SOURCE_NAMES, seconds, visible
+from app.marks import BONUS_COLOUR, LANES, SOURCE_COLOURS, SOURCE_NAMES, seconds, shown
 from recap_engine.trace import LaneTrace, RequestTrace, StepTrace
 
 NODE_COLUMNS = [
@@ -35,9 +35,6 @@ def telling_step(lane: LaneTrace) -> int:
 def node_table(step: StepTrace, token_text: Mapping[int, str]) -> pd.DataFrame:
     """The step's nodes, one row each, in the order of the trace; probabilities to three places."""
 
-    def named(token: int) -> str:
-        return visible(token_text.get(token, f"#{token}"))
-
     rows = []
     for node, token in enumerate(step.tokens):
         parent = step.parents[node]
@@ -45,9 +42,9 @@ def node_table(step: StepTrace, token_text: Mapping[int, str]) -> pd.DataFrame:
         rows.append(
             (
                 node,
-                named(token),
+                shown(token, token_text),
                 step.depths[node],
-                "root" if parent < 0 else f"{parent} {named(step.tokens[parent])}",
+                "root" if parent < 0 else f"{parent} {shown(step.tokens[parent], token_text)}",
                 SOURCE_NAMES[step.orders[node]],
                 step.agree[node],
                 *(round(value, 3) for value in probabilities),
@@ -59,32 +56,12 @@ def node_table(step: StepTrace, token_text: Mapping[int, str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=NODE_COLUMNS)
 
 
-def answer_strip(lane: LaneTrace, number: int, token_text: Mapping[int, str]) -> str:
-    """The whole answer as HTML, a box per token: underlined in the colour of its source, this step's tokens marked."""
-    boxes = [_box(lane.first_token, NEUTRAL, "the first token, from the prefill", False, token_text)]
-    for index, step in enumerate(lane.steps):
-        for place, token in enumerate(step.emitted):
-            if place < len(step.accepted):
-                node = step.accepted[place]
-                colour, origin = SOURCE_COLOURS[step.orders[node]], SOURCE_NAMES[step.orders[node]]
-            else:
-                colour, origin = BONUS_COLOUR, "the target's own token"
-            boxes.append(_box(token, colour, f"step {index + 1}: {origin}", index == number, token_text))
-    return f'<div class="strip" role="group" aria-label="The answer, token by token">{"".join(boxes)}</div>'
-
-
-def _box(token: int, colour: str, title: str, current: bool, token_text: Mapping[int, str]) -> str:
-    text = escape(visible(token_text.get(token, f"#{token}")))
-    marked = ' class="now"' if current else ""
-    return f'<span{marked} style="--source:{colour}" title="{escape(title)}">{text}</span>'
-
-
 def step_facts(lane: LaneTrace, number: int, token_text: Mapping[int, str]) -> str:
     """What this step did, in one or two sentences of HTML."""
     step = lane.steps[number]
 
     def named(tokens: list[int]) -> str:
-        return " ".join(f"<code>{escape(visible(token_text.get(token, f'#{token}')))}</code>" for token in tokens)
+        return " ".join(f"<code>{escape(shown(token, token_text))}</code>" for token in tokens)
 
     phases = " · ".join(
         f"{phase} {seconds(getattr(step, f'{phase}_s'))}" for phase in ("draft", "verify", "accept", "update")
@@ -93,11 +70,30 @@ def step_facts(lane: LaneTrace, number: int, token_text: Mapping[int, str]) -> s
     accepted = f"accepted {named([step.tokens[node] for node in step.accepted])}" if step.accepted else "accepted none"
     bonus = f", then the bonus token {named([step.bonus])}" if step.bonus is not None else ""
     return (
-        f'<p class="facts"><b>{LANES[lane.name].name}, step {number + 1} of {len(lane.steps)}.</b> '
+        f'<p class="facts" data-lane="{lane.name}" data-step="{number}" role="status">'
+        f"<b>{LANES[lane.name].name}, step {number + 1} of {len(lane.steps)}.</b> "
         f"After {named([step.root_token])} it {drafted} and {accepted}{bonus}: "
         f"<b>{_count(len(step.emitted), 'token')}</b> for one pass of the target. "
         f'<span class="quiet">{phases}</span></p>'
     )
+
+
+def node_choices(step: StepTrace, token_text: Mapping[int, str]) -> list[tuple[str, int]]:
+    """Every node of a step, and the bonus token as the last, to choose from: what is shown, and the node's number."""
+    choices = [
+        (f"{shown(token, token_text)}   {step.decisions[node]}, depth {step.depths[node]}, node {node}", node)
+        for node, token in enumerate(step.tokens)
+    ]
+    if step.bonus is not None:
+        choices.append((f"{shown(step.bonus, token_text)}   bonus token: why was it not drafted?", len(step.tokens)))
+    return choices
+
+
+def telling_node(step: StepTrace) -> int | None:
+    """The node worth asking about first: the deepest accepted one, else the first; the bonus if nothing was drafted."""
+    if step.accepted:
+        return step.accepted[-1]
+    return 0 if step.tokens or step.bonus is not None else None
 
 
 def _count(number: int, noun: str) -> str:
@@ -115,6 +111,7 @@ def legend() -> str:
         '<li><i class="path"></i>accepted (filled, bold path)</li>'
         '<li><i class="hollow"></i>rejected (hollow)</li>'
         '<li><i class="hollow faint"></i>unreached (hollow, faint)</li>'
+        '<li><i class="halo"></i>chosen</li>'
         '<li class="quiet">· is a space, ↵ a newline</li>'
         "</ul>"
     )
@@ -122,12 +119,13 @@ def legend() -> str:
 
 @dataclass(frozen=True)
 class StepView:
-    """Everything the inspector shows of one step."""
+    """What the inspector shows of one step."""
 
     facts: str
-    strip: str
     tree: go.Figure
     nodes: pd.DataFrame
+    choices: list[tuple[str, int]]
+    node: int | None  # the chosen one of them
 
 
 def view_step(trace: RequestTrace, lane_name: str, number: int) -> StepView:
@@ -135,9 +133,11 @@ def view_step(trace: RequestTrace, lane_name: str, number: int) -> StepView:
     lane = trace.lanes[lane_name]
     number = min(max(number, 0), len(lane.steps) - 1)
     step, text = lane.steps[number], trace.token_text
+    node = telling_node(step)
     return StepView(
         step_facts(lane, number, text),
-        answer_strip(lane, number, text),
-        tree_figure(step, text),
+        tree_figure(step, text, [] if node is None else [node]),
         node_table(step, text),
+        node_choices(step, text),
+        node,
     )

@@ -8,24 +8,23 @@ from concurrent.futures import Future
 import gradio as gr
 
 from app import texts
-from app.cards import empty_cards, heading, masthead, notice
+from app.cards import empty_cards, masthead, notice
 from app.events import (
     AskPart,
-    InspectorPart,
     ResultPart,
-    Visit,
     wire_head,
-    wire_inspector,
     wire_opening,
     wire_pictures,
+    wire_result,
     wire_run,
 )
 from app.files import Opened
-from app.inspector import NODE_COLUMNS, legend
+from app.inspector_view import lay_out_inspector
 from app.lanes import LANE_ORDER, StopFlag
-from app.lesson_view import lay_out_lesson
+from app.lesson_view import lay_out_lesson, wire_lesson
 from app.marks import LANES
 from app.pictures import ReadyExample, as_uploaded, read_examples
+from app.wiring import Visit
 from recap_engine.engine import Engine
 
 BUDGETS: list[str | int] = ["auto", 8, 16, 24, 32, 48, 64, 80]
@@ -37,7 +36,13 @@ def build_page(loading: Future[Engine], opened: Opened | None = None) -> gr.Bloc
     `opened` is a saved trace to begin with.
     """
     with gr.Blocks(title=texts.TITLE, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
-        visit = Visit(trace=gr.State(None), stop=gr.State(StopFlag()), turn=gr.State(0))
+        visit = Visit(
+            trace=gr.State(None),
+            asked=gr.State(None),
+            pool=gr.State({}),
+            stop=gr.State(StopFlag()),
+            turn=gr.State(0),
+        )
         head = gr.HTML(masthead("loading", "loading the model …"))
         examples = read_examples()
         with gr.Tabs(elem_id="tabs"):
@@ -45,14 +50,15 @@ def build_page(loading: Future[Engine], opened: Opened | None = None) -> gr.Bloc
                 ask = _lay_out_ask(examples)
                 result = _lay_out_result()
                 _lay_out_help()
-            with gr.Tab("Lesson", id="lesson"):
-                lay_out_lesson()
+            with gr.Tab("Lesson", id="lesson") as lesson_tab:
+                lesson = lay_out_lesson(lesson_tab)
 
         wire_head(page, head, loading)
         wire_pictures(ask, examples)
         wire_run(ask, result, loading, visit)
         wire_opening(page, ask, result, visit, opened)
-        wire_inspector(result.inspector, visit)
+        wire_result(result, loading, visit)
+        wire_lesson(lesson)
     return page
 
 
@@ -98,32 +104,9 @@ def _lay_out_result() -> ResultPart:
     cards = gr.HTML(empty_cards(LANE_ORDER), elem_id="cards")
     told = gr.HTML(elem_id="verdict")
     empty = gr.HTML(texts.BEFORE_FIRST_RUN)
-    with gr.Column(visible=False) as timing:
-        gr.HTML(heading("Timing", "The engine's own timestamps, one per step."))
-        with gr.Row():
-            progress = gr.Plot(show_label=False, container=False, min_width=320, elem_classes="figure")
-            phases = gr.Plot(show_label=False, container=False, min_width=320, elem_classes="figure")
-    with gr.Column(visible=False, elem_id="inspector") as inspecting:
-        inspector = _lay_out_inspector()
+    inspector = lay_out_inspector()
     download = gr.DownloadButton("Save the trace", visible=False, elem_id="download")
-    return ResultPart(cards, told, empty, timing, progress, phases, inspecting, inspector, download)
-
-
-def _lay_out_inspector() -> InspectorPart:
-    gr.HTML(heading("Candidate trees", "One step at a time: what was proposed, by which memory, and what came of it."))
-    with gr.Row(equal_height=True):
-        lane = gr.Radio([], label="Lane", elem_id="lane", scale=2, min_width=250)
-        step = gr.Slider(1, 2, value=1, step=1, label="Step", elem_id="step", scale=3, min_width=260)
-        with gr.Column(scale=2, min_width=250), gr.Row():
-            previous = gr.Button("← Previous", elem_id="previous", min_width=110)
-            following = gr.Button("Next →", elem_id="next", min_width=110)
-    facts = gr.HTML(elem_id="facts")
-    strip = gr.HTML(elem_id="strip")
-    gr.HTML(legend())
-    tree = gr.Plot(show_label=False, container=False, elem_id="tree", elem_classes=["figure", "tree"])
-    with gr.Accordion("The nodes of this step as a table", open=True):
-        nodes = gr.Dataframe(headers=NODE_COLUMNS, show_label=False, interactive=False, max_height=360, elem_id="nodes")
-    return InspectorPart(lane, step, previous, following, facts, strip, tree, nodes)
+    return ResultPart(cards, told, empty, inspector, download)
 
 
 def _lay_out_help() -> None:

@@ -12,10 +12,12 @@ BEFORE_FIRST_RUN = """
 <div class="empty">
 <p><b>Nothing to inspect yet.</b> After the first run you will see here:</p>
 <ol>
-<li><b>Timing</b> – how fast each lane got its tokens, and where its time went.</li>
-<li><b>Candidate trees</b> – at every step, which continuations were proposed, which memory proposed them,
+<li><b>Step by step</b> – where every token came from; at every step, which continuations were proposed, why they were,
 and which of them the model accepted.</li>
-<li><b>The trace</b> – all of it as one JSON file.</li>
+<li><b>Race</b> – how fast each lane got its tokens, replayed at leisure, and where its time went.</li>
+<li><b>Memories</b> – what they hold, what they find, and how often it is accepted.</li>
+<li><b>Image-sensitive states</b> – where in the answer the picture matters, and whether guesses hold there.</li>
+<li><b>The trace</b> – all of it as one file.</li>
 </ol>
 </div>
 """
@@ -62,5 +64,38 @@ NO_MODEL = (
     "There is no model to ask: this page was started to show a saved trace. To ask something of your own, start it "
     "without --trace (python app.py)."
 )
+NO_RECORDINGS = (
+    "The lesson’s recorded traces are not in assets/traces; python -m recap_engine record makes them anew, in a minute."
+)
 NO_MODEL_CHIP = "a saved trace · no model loaded"
 WITHOUT_PICTURE = "No picture was given: the answer comes from the question alone."
+
+STRIP = "One group is one step: one pass of the model. Choose a token to open its step."
+TREE = (
+    "What was proposed in this step, and what came of it; one pass checks it all. Choose a node to ask why it is there."
+)
+WHY = (
+    "What each key recalled, beside what the model itself said at that place. Choose a node in the tree, here, or in "
+    "the table; the bonus token tells why it was not drafted."
+)
+NO_TREES = (
+    "No lane of this run drafted anything, so there are no trees: choose RECAP or Token Recycling in the settings."
+)
+RACE = "The engine's own timestamps, replayed: nothing runs again. The clock starts when decoding does."
+SPEEDUP = "AR's time for the first n tokens over the lane's own time for as many; above 1× the lane is ahead."
+SIZES = "The persistent memories start with what earlier requests left; the local ones with the prompt's own records."
+HITS = "Lookups that found a record, added up. Rows of the tree from which nothing was drafted are not counted."
+ACCEPTANCE = "Of the candidates that a source proposed, how many the model accepted. Most of a tree is never reached."
+SENSITIVE = (
+    "One more pass over the finished answer, without the picture: at each token, how far does that move what the model "
+    "would say next? Where it moves much, the picture decides, and guesses taken from other pictures go wrong most."
+)
+SPLIT = (
+    "Of the states at which something was drafted: how often the draft was what the model chose. Other pictures move "
+    "other states, so one answer says little; run some more to pool them."
+)
+SENSITIVITY_NEEDS_RUN = (
+    "This needs the picture and the model. The trace came from a file, which holds neither; ask the question here to "
+    "look."
+)
+SENSITIVITY_NEEDS_PICTURE = "This question was asked without a picture, so there is nothing to take away."

@@ -61,7 +61,8 @@ def test_a_run_fills_cards_verdict_inspector_and_download():
 
 def test_ar_alone_has_timing_but_no_trees():
     shown = run(build_page(ready(FakeEngine())), lanes=["ar"])
-    assert not shown["inspector"]["visible"]
+    assert shown["inspector"]["visible"]
+    assert not shown["steps-area"]["visible"]
     assert "nothing to compare" in shown["verdict"]
 
 

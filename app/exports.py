@@ -1,0 +1,44 @@
+"""Saving what the page shows: tables as CSV and JSON, figures as PNG, SVG or a page of their own.
+
+A table travels in its link, so a download needs neither a file on the server nor a script. Figures are saved by the
+browser, which has drawn them; see `inspector.js`.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+import pandas as pd
+
+FORMATS = {"png": "PNG", "svg": "SVG", "html": "HTML"}
+
+
+def table_links(table: pd.DataFrame, name: str, what: str) -> str:
+    """Two links that save `table` as `name`.csv and `name`.json; `what` says to a screen reader which table it is."""
+    made = {
+        "csv": ("text/csv", table.to_csv(index=False)),
+        "json": ("application/json", table.to_json(orient="records", force_ascii=False)),
+    }
+    links = "".join(
+        f'<a class="save" download="{name}.{ending}" aria-label="Save {what} as {ending.upper()}"'
+        f' href="data:{kind};charset=utf-8;base64,{b64encode(text.encode()).decode()}">{ending.upper()}</a>'
+        for ending, (kind, text) in made.items()
+    )
+    return f'<div class="tools" role="group" aria-label="Save {what}"><span>Save {what}</span>{links}</div>'
+
+
+def figure_tools(figure: str, what: str, zoom: bool = False) -> str:
+    """Buttons that save the figure with the element id `figure`, and with `zoom` make it larger and smaller."""
+    zooms = "".join(
+        f'<button type="button" data-zoom="{by}" data-figure="{figure}" aria-label="{label}">{sign}</button>'
+        for by, sign, label in (("in", "+", "Zoom in"), ("out", "−", "Zoom out"), ("fit", "Fit", "Fit to the page"))
+    )
+    saves = "".join(
+        f'<button type="button" data-save="{ending}" data-figure="{figure}" aria-label="Save {what} as {label}">'
+        f"{label}</button>"
+        for ending, label in FORMATS.items()
+    )
+    return (
+        f'<div class="tools" role="group" aria-label="Tools of {what}">{"<span>Zoom</span>" + zooms if zoom else ""}'
+        f"<span>Save</span>{saves}</div>"
+    )
