@@ -20,7 +20,7 @@ def table_links(table: pd.DataFrame, name: str, what: str) -> str:
         "json": ("application/json", table.to_json(orient="records", force_ascii=False)),
     }
     links = "".join(
-        f'<a class="save" download="{name}.{ending}" aria-label="Save {what} as {ending.upper()}"'
+        f'<a class="tool" download="{name}.{ending}" aria-label="Save {what} as {ending.upper()}"'
         f' href="data:{kind};charset=utf-8;base64,{b64encode(text.encode()).decode()}">{ending.upper()}</a>'
         for ending, (kind, text) in made.items()
     )
@@ -30,12 +30,13 @@ def table_links(table: pd.DataFrame, name: str, what: str) -> str:
 def figure_tools(figure: str, what: str, zoom: bool = False) -> str:
     """Buttons that save the figure with the element id `figure`, and with `zoom` make it larger and smaller."""
     zooms = "".join(
-        f'<button type="button" data-zoom="{by}" data-figure="{figure}" aria-label="{label}">{sign}</button>'
+        f'<button type="button" class="tool" data-zoom="{by}" data-figure="{figure}" aria-label="{label}">'
+        f"{sign}</button>"
         for by, sign, label in (("in", "+", "Zoom in"), ("out", "−", "Zoom out"), ("fit", "Fit", "Fit to the page"))
     )
     saves = "".join(
-        f'<button type="button" data-save="{ending}" data-figure="{figure}" aria-label="Save {what} as {label}">'
-        f"{label}</button>"
+        f'<button type="button" class="tool" data-save="{ending}" data-figure="{figure}"'
+        f' aria-label="Save {what} as {label}">{label}</button>'
         for ending, label in FORMATS.items()
     )
     return (

@@ -42,8 +42,7 @@ function follow() {
   if (tree?.data && !tree.dataset.known) meetTree(tree);
   const why = find("#why [data-node]");
   if (tree?.data && why) markNode(tree, Number(why.dataset.node));
-  const board = find(".race[data-race]");
-  if (board) race.meet(board);
+  all(".race[data-race]").forEach((board) => race.meet(board));
 }
 
 /** The tokens of the shown step stand out in the strip; its first token is the one that Tab reaches. */
@@ -136,47 +135,47 @@ async function saveFigure(id, format) {
 // ---- the race -----------------------------------------------------------------------------------------------------
 
 const race = {
-  now: null, // seconds of decoding that the board shows; null: the finish
-  frame: 0,
-
+  /** A board keeps its own replay: `at` is the seconds of decoding that it shows, null for the finish. */
   meet(board) {
     if (board.known === board.dataset.race) return;
+    if (board.replay) this.stop(board);
     board.known = board.dataset.race;
-    this.stop();
-    this.data = JSON.parse(board.dataset.race);
+    board.replay = { ...JSON.parse(board.dataset.race), at: null, frame: 0 };
     find("[data-race-at]", board).oninput = (event) => {
       this.stop(board);
-      this.show(board, (event.target.value / 1000) * this.data.ends);
+      this.show(board, (event.target.value / 1000) * board.replay.ends);
     };
   },
 
   toggle(board) {
-    if (this.frame) return this.stop(board);
+    const replay = board.replay;
+    if (replay.frame) return this.stop(board);
     let last = performance.now();
-    if (this.now === null || this.now >= this.data.ends) this.now = 0;
+    if (replay.at === null || replay.at >= replay.ends) replay.at = 0;
     const move = (time) => {
       const slower = Number(find("[data-race-speed]", board).value);
-      this.show(board, this.now + (time - last) / 1000 / slower);
+      this.show(board, replay.at + (time - last) / 1000 / slower);
       last = time;
-      if (this.now < this.data.ends && board.isConnected) this.frame = requestAnimationFrame(move);
+      if (replay.at < replay.ends && board.isConnected) replay.frame = requestAnimationFrame(move);
       else this.stop(board);
     };
     find("[data-race-play]", board).textContent = "❚❚ Pause";
-    this.frame = requestAnimationFrame(move);
+    replay.frame = requestAnimationFrame(move);
   },
 
   stop(board) {
-    cancelAnimationFrame(this.frame);
-    this.frame = 0;
-    if (board) find("[data-race-play]", board).textContent = "▶ Replay the race";
+    cancelAnimationFrame(board.replay.frame);
+    board.replay.frame = 0;
+    find("[data-race-play]", board).textContent = "▶ Replay the race";
   },
 
   /** The board as it was `seconds` after decoding began. */
   show(board, seconds) {
-    this.now = Math.min(seconds, this.data.ends);
-    const most = Math.max(...this.data.lanes.map((lane) => lane.counts.at(-1)));
-    for (const lane of this.data.lanes) {
-      const after = lane.times.findIndex((time) => time > this.now);
+    const replay = board.replay;
+    replay.at = Math.min(seconds, replay.ends);
+    const most = Math.max(...replay.lanes.map((lane) => lane.counts.at(-1)));
+    for (const lane of replay.lanes) {
+      const after = lane.times.findIndex((time) => time > replay.at);
       const at = (after < 0 ? lane.times.length : after) - 1;
       const runner = find(`[data-runner="${CSS.escape(lane.name)}"]`, board);
       find("[data-count]", runner).textContent = lane.counts[at];
@@ -184,8 +183,8 @@ const race = {
       find(".track i", runner).style.width = `${(100 * lane.counts[at]) / most}%`;
       runner.classList.toggle("finished", after < 0);
     }
-    find("[data-race-clock]", board).textContent = `${this.now.toFixed(2)} s`;
-    find("[data-race-at]", board).value = this.data.ends ? (1000 * this.now) / this.data.ends : 1000;
+    find("[data-race-clock]", board).textContent = `${replay.at.toFixed(2)} s`;
+    find("[data-race-at]", board).value = replay.ends ? (1000 * replay.at) / replay.ends : 1000;
   },
 };
 

@@ -81,11 +81,11 @@ def step_facts(lane: LaneTrace, number: int, token_text: Mapping[int, str]) -> s
 def node_choices(step: StepTrace, token_text: Mapping[int, str]) -> list[tuple[str, int]]:
     """Every node of a step, and the bonus token as the last, to choose from: what is shown, and the node's number."""
     choices = [
-        (f"{shown(token, token_text)}   {step.decisions[node]}, depth {step.depths[node]}, node {node}", node)
+        (f"{shown(token, token_text)} – {step.decisions[node]}, depth {step.depths[node]}, node {node}", node)
         for node, token in enumerate(step.tokens)
     ]
     if step.bonus is not None:
-        choices.append((f"{shown(step.bonus, token_text)}   bonus token: why was it not drafted?", len(step.tokens)))
+        choices.append((f"{shown(step.bonus, token_text)} – bonus token: why was it not drafted?", len(step.tokens)))
     return choices
 
 

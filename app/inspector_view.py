@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 import plotly
@@ -36,8 +36,10 @@ from app.sensitive import Split, heat_legend, heat_strip, pooled, sensitivity_ta
 from app.strips import aligned_strips, answer_strip
 from app.why_panel import why_of
 from app.wiring import ON_THE_MODEL, QUIET, Update, Visit, sentence
-from recap_engine.engine import Engine
 from recap_engine.trace import RequestTrace
+
+if TYPE_CHECKING:
+    from recap_engine.engine import Engine
 
 SCRIPT = Path(__file__).with_name("inspector.js")
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"  # a saved page brings its own
@@ -144,7 +146,10 @@ class Inspector:
 
 def lay_out_inspector() -> Inspector:
     gr.set_static_paths([PLOTLY])
-    with gr.Column(visible=False, elem_id="inspector") as area, gr.Tabs(elem_id="views", overflow_behavior="wrap") as tabs:
+    with (
+        gr.Column(visible=False, elem_id="inspector") as area,
+        gr.Tabs(elem_id="views", overflow_behavior="wrap") as tabs,
+    ):
         with gr.Tab("Step by step", id="steps"):
             steps = _lay_out_steps()
         with gr.Tab("Race", id="race") as tab:
@@ -214,7 +219,7 @@ def _lay_out_memories(tab: gr.Tab) -> MemoriesTab:
         hits = _figure("hits", "What the keys found", texts.HITS)
     with gr.Row():
         acceptance = _figure("acceptance", "Accepted, by source and scope", texts.ACCEPTANCE)
-        depths = _figure("depths", "Accepted, by depth", "Deeper guesses build on guesses; fewer of them are reached.")
+        depths = _figure("depths", "Accepted, by depth", texts.DEPTHS)
     accepted = _figure("accepted", "How many a step accepts", "The bonus token comes on top, in every step.")
     save = gr.HTML(elem_id="acceptance-save")
     return MemoriesTab(tab, sizes, hits, acceptance, depths, accepted, save)

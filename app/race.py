@@ -53,8 +53,8 @@ def race_board(trace: RequestTrace) -> str:
     end = max((lane.decode_s for lane in trace.lanes.values()), default=0.0)
     return (
         f'<div class="race" data-race="{data}"><div class="tools" role="group" aria-label="Replay">'
-        '<button type="button" class="go" data-race-play>▶ Replay the race</button>'
-        f"<label>Speed <select data-race-speed>{options}</select></label>"
+        '<button type="button" class="tool go" data-race-play>▶ Replay the race</button>'
+        f'<label>Speed <select class="tool" data-race-speed>{options}</select></label>'
         '<label class="moment">Moment <input type="range" data-race-at min="0" max="1000" value="1000"></label>'
         f'<output data-race-clock aria-live="off">{seconds(end)}</output></div>{runners}</div>'
     )
@@ -63,11 +63,13 @@ def race_board(trace: RequestTrace) -> str:
 def _runner(lane: LaneTrace, longest: int) -> str:
     mark = LANES[lane.name]
     return (
-        f'<section class="runner finished" style="--lane:{mark.colour}" data-runner="{lane.name}" aria-label="{mark.name}">'
+        f'<section class="runner finished" style="--lane:{mark.colour}" data-runner="{lane.name}"'
+        f' aria-label="{mark.name}">'
         f"<h4>{mark.name}</h4><p class='track'><i style='width:{lane.n_tokens / longest:.2%}'></i></p>"
         f'<p class="count"><b data-count>{lane.n_tokens}</b> tokens</p>'
         f'<p class="count" data-finish>done after {seconds(lane.decode_s)}</p>'
-        f'<p class="words" data-words>{escape(lane.text)}</p></section>'
+        f'<p class="words"><span aria-hidden="true">{escape(lane.text)}</span>'  # it keeps the height
+        f"<span data-words>{escape(lane.text)}</span></p></section>"
     )
 
 

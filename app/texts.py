@@ -84,8 +84,12 @@ NO_TREES = (
 RACE = "The engine's own timestamps, replayed: nothing runs again. The clock starts when decoding does."
 SPEEDUP = "AR's time for the first n tokens over the lane's own time for as many; above 1× the lane is ahead."
 SIZES = "The persistent memories start with what earlier requests left; the local ones with the prompt's own records."
-HITS = "Lookups that found a record, added up. Rows of the tree from which nothing was drafted are not counted."
+HITS = (
+    "Of the places in the trees from which something was drafted, how many keys of this length had a record, up to "
+    "each step. Longer keys repeat less often; Token Recycling drafts only where its one key has a row."
+)
 ACCEPTANCE = "Of the candidates that a source proposed, how many the model accepted. Most of a tree is never reached."
+DEPTHS = "RECAP’s tree is deep only along likely paths; Token Recycling’s has the same shape in every step."
 SENSITIVE = (
     "One more pass over the finished answer, without the picture: at each token, how far does that move what the model "
     "would say next? Where it moves much, the picture decides, and guesses taken from other pictures go wrong most."

@@ -8,6 +8,7 @@ from html import escape
 from app.marks import NEUTRAL, SOURCE_COLOURS, SOURCE_NAMES, shown
 from app.why import Said, Source, Why, explain
 from recap_engine.trace import LaneTrace, RequestTrace
+from recap_engine.weighting import LENGTH, TEMPER
 
 TOKEN_TEXT = Mapping[int, str]
 
@@ -28,8 +29,27 @@ def why_panel(why: Why, lane: LaneTrace, token_text: TOKEN_TEXT) -> str:
     return (
         f'<div class="why" data-node="{"bonus" if why.node is None else why.node}" role="status">'
         f'<p class="facts">{_verdict(why, lane, token_text)}</p>{_score(why, lane)}'
-        f'<div class="recalled">{"".join(cards)}{_target_card(why, token_text)}</div></div>'
+        f'<div class="recalled">{"".join(cards)}{_target_card(why, token_text)}</div>{_how(lane)}</div>'
     )
+
+
+def _how(lane: LaneTrace) -> str:
+    """How the numbers come about, for who wants to know."""
+    told = [
+        "<b>Probability</b> is what the target gave the token where the record was made.",
+        f"<b>Chance</b> is that to the power {TEMPER}, over its sum in the record: the token after these keys varies "
+        "with what stands before them more than one distribution says, so its certainty is not taken at face value.",
+    ]
+    if lane.settings.get("weighting", "entropy-confidence") == "entropy-confidence" and lane.name != "tr":
+        lengths = ", ".join(f"{length:g}" for length in LENGTH)
+        told += [
+            "<b>Entropy</b> is of the whole distribution: 0 is certain, 1 knows nothing. "
+            "<b>Confidence</b> is the top probability × (1 − entropy).",
+            f"<b>Weight</b> is confidence × {lengths} for keys of one, two, three tokens, over the sum of the three.",
+        ]
+    told.append("<b>Score along the path</b> is the product of the fused scores from the root down.")
+    lines = "".join(f"<p>{line}</p>" for line in told)
+    return f'<details class="how"><summary>How these numbers come about</summary>{lines}</details>'
 
 
 def _verdict(why: Why, lane: LaneTrace, token_text: TOKEN_TEXT) -> str:
@@ -168,7 +188,8 @@ def _table(lines: Sequence[Said], token: int, token_text: TOKEN_TEXT, with_chanc
 
 
 def _bar(value: float) -> str:
-    return f'<td style="--part:{value:.1%}">{value:.3f}</td>'
+    number = "&lt;.001" if 0.0 < value < 0.0005 else f"{value:.3f}"
+    return f'<td style="--part:{value:.1%}">{number}</td>'
 
 
 def _code(token: int, token_text: TOKEN_TEXT) -> str:

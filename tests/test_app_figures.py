@@ -1,14 +1,25 @@
 """The figures and tables show what the trace says, and nothing else."""
 
+import re
 import time
 
 import pytest
 from app_fakes import TOKEN_TEXT, make_lane, make_trace
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from app.figures import phases_figure, progress_figure, tidy_rows, tree_figure
-from app.inspector import answer_strip, inspectable, node_table, step_facts, telling_step, view_step
-from app.marks import SOURCE_COLOURS, seconds, shortened, visible
-from recap_engine.trace import RequestTrace, StepTrace
+from app.figures import phases_figure, progress_figure, speedup_figure, tidy_rows, tree_figure
+from app.inspector import (
+    inspectable,
+    node_choices,
+    node_table,
+    step_facts,
+    telling_node,
+    telling_step,
+    view_step,
+)
+from app.marks import SOURCE_COLOURS, SOURCE_NAMES, seconds, shortened, visible
+from recap_engine.trace import DECISIONS, RequestTrace, StepTrace
 
 
 def named(figure, name):
@@ -80,8 +91,43 @@ def test_tokens_from_outside_never_become_markup():
     step = make_lane("recap", [20], seed=5).steps[0]
     text = {token: "<img src=x>" for token in TOKEN_TEXT}
     lane = make_lane("recap", [20], seed=5)
-    assert all("<img" not in label for label in named(tree_figure(step, text), "nodes").hovertext)
-    assert "<img" not in answer_strip(lane, 0, text) + step_facts(lane, 0, text)
+    figure = tree_figure(step, text)
+    labels = [label for name in ("nodes", "root", "bonus") for label in named(figure, name).text]
+    assert len(labels) == 22
+    assert "<img" not in "".join(labels) + "".join(named(figure, "nodes").hovertext) + step_facts(lane, 0, text)
+
+
+@given(nodes=st.integers(0, 80), seed=st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
+def test_the_figure_says_of_every_node_what_the_trace_says(nodes, seed):
+    step = make_lane("recap", [nodes], seed=seed).steps[0]
+    figure = tree_figure(step, TOKEN_TEXT)
+    markers = named(figure, "nodes")
+    assert list(markers.customdata or ()) == list(range(nodes))
+    for node in range(nodes):
+        assert sum(step.shares[node]) == pytest.approx(step.fused[node], abs=1e-9)
+        shares = re.search(r"shares: 1-gram (\S+) · 2-gram (\S+) · 3-gram ([\d.]+)", markers.hovertext[node]).groups()
+        assert [float(share) for share in shares] == pytest.approx(step.shares[node], abs=5e-4)
+        assert step.decisions[node] in markers.hovertext[node]
+    edges = sum(list(named(figure, f"{decision} edges").x or ()).count(None) for decision in DECISIONS)
+    assert edges == nodes + (step.bonus is not None)
+
+
+@given(nodes=st.integers(1, 80), seed=st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
+def test_every_chosen_node_stands_in_a_halo(nodes, seed):
+    step = make_lane("recap", [nodes], seed=seed).steps[0]
+    chosen = [0, nodes - 1, nodes]  # the last is the bonus token
+    figure = tree_figure(step, TOKEN_TEXT, chosen)
+    halo, markers, bonus = named(figure, "halo"), named(figure, "nodes"), named(figure, "bonus")
+    places = list(zip(halo.x, halo.y, strict=True))
+    assert places == [*((markers.x[n], markers.y[n]) for n in chosen[:2]), (bonus.x[0], bonus.y[0])]
+    assert not named(tree_figure(step, TOKEN_TEXT), "halo").x
+
+
+def test_a_saved_tree_brings_its_own_legend():
+    shown = {trace.name for trace in tree_figure(make_lane("recap", [9]).steps[0], TOKEN_TEXT).data if trace.showlegend}
+    assert {*SOURCE_NAMES.values(), "bonus token", *DECISIONS} <= shown
 
 
 def test_progress_ends_where_each_lane_ends():
@@ -112,11 +158,16 @@ def test_the_table_has_a_row_a_node():
     assert list(table["depth"]) == step.depths
 
 
-def test_the_strip_has_a_box_a_token_and_marks_those_of_the_step():
-    lane = make_trace().lanes["recap"]
-    strip = answer_strip(lane, 2, TOKEN_TEXT)
-    assert strip.count("<span") == lane.n_tokens
-    assert strip.count('class="now"') == len(lane.steps[2].emitted)
+def test_speedup_is_the_time_of_ar_over_the_lane_for_as_many_tokens():
+    trace = make_trace()
+    ar, lane = trace.lanes["ar"], trace.lanes["recap"]
+    line = named(speedup_figure(trace), "RECAP")
+    for n, speedup in zip(line.x, line.y, strict=True):
+        step = next(step for step in lane.steps if step.root_position + len(step.emitted) + 1 == n)
+        assert speedup == pytest.approx(ar.steps[n - 2].ended_s / step.ended_s)
+    assert all(speedup == 1.0 for speedup in named(speedup_figure(trace), "AR").y)
+    del trace.lanes["ar"]
+    assert not any(line.x for line in speedup_figure(trace).data)
 
 
 def test_the_inspector_opens_where_most_was_accepted_and_skips_lanes_without_trees():
@@ -129,6 +180,15 @@ def test_the_inspector_opens_where_most_was_accepted_and_skips_lanes_without_tre
 def test_a_step_number_past_the_end_shows_the_last_step():
     trace = make_trace(steps=4)
     assert "step 4 of 4" in view_step(trace, "recap", 99).facts
+
+
+def test_every_node_and_the_bonus_token_can_be_chosen():
+    step = make_lane("recap", [30] * 4).steps[1]
+    choices = node_choices(step, TOKEN_TEXT)
+    assert [value for _, value in choices] == list(range(31))
+    assert "bonus" in choices[-1][0]
+    assert telling_node(step) == (step.accepted[-1] if step.accepted else 0)
+    assert telling_node(StepTrace(root_token=1, root_position=0)) is None
 
 
 def test_made_up_traces_are_well_formed():

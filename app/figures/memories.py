@@ -70,7 +70,7 @@ def lookups(step: StepTrace, order: int) -> tuple[int, int]:
     return sum(found), len(found)
 
 
-def _lines(trace: RequestTrace, value: Callable[[LaneTrace, int], Iterable[float]], told: str) -> list[dict[str, Any]]:
+def _lines(trace: RequestTrace, value: Callable[[LaneTrace, int], Iterable[float]], hover: str) -> list[dict[str, Any]]:
     """One line per memory over the steps: RECAP's in the colours of their order, Token Recycling's in its lane's."""
     traces = []
     for lane in drafting(trace):
@@ -84,7 +84,7 @@ def _lines(trace: RequestTrace, value: Callable[[LaneTrace, int], Iterable[float
                     mode="lines",
                     name=name,
                     line=dict(color=colour, width=2.4, dash="dash" if lane.name == "tr" else "solid"),
-                    hovertemplate=f"{name}<br>%{{y}} {told} at step %{{x}}<extra></extra>",
+                    hovertemplate=f"{name}<br>{hover} at step %{{x}}<extra></extra>",
                 )
             )
     return traces
@@ -93,33 +93,35 @@ def _lines(trace: RequestTrace, value: Callable[[LaneTrace, int], Iterable[float
 def sizes_figure(trace: RequestTrace) -> go.Figure:
     """How many keys of each memory hold a record, over the steps. The persistent ones start as they were left."""
     return styled(
-        _lines(trace, lambda lane, order: [step.memory.get(f"order{order}", 0) for step in lane.steps], "keys"),
+        _lines(trace, lambda lane, order: [step.memory.get(f"order{order}", 0) for step in lane.steps], "%{y} keys"),
         xaxis=dict(title="step", rangemode="tozero"),
         yaxis=dict(title="keys with a record", rangemode="tozero"),
     )
 
 
 def hits_figure(trace: RequestTrace) -> go.Figure:
-    """How many lookups had found a record by each step. Only rows from which something was drafted are counted."""
+    """Which part of the lookups had found a record by each step. Rows from which nothing was drafted don't count."""
 
-    def hits(lane: LaneTrace, order: int) -> Iterable[float]:
-        return accumulate(lookups(step, order)[0] for step in lane.steps)
+    def rates(lane: LaneTrace, order: int) -> Iterable[float]:
+        counts = [lookups(step, order) for step in lane.steps]
+        sums = zip(accumulate(found for found, _ in counts), accumulate(tried for _, tried in counts), strict=True)
+        return [found / tried if tried else 0.0 for found, tried in sums]
 
     return styled(
-        _lines(trace, hits, "records found"),
+        _lines(trace, rates, "%{y:.1%} found a record"),
         xaxis=dict(title="step", rangemode="tozero"),
-        yaxis=dict(title="records found so far", rangemode="tozero"),
+        yaxis=dict(title="keys that had a record", tickformat=".0%", range=[0, 1.03]),
     )
 
 
-def _bars(lane: LaneTrace, xs: Any, counts: list[Tally]) -> dict[str, Any]:
+def _bars(lane: LaneTrace, xs: Any, counts: list[Tally], labelled: bool = False) -> dict[str, Any]:
     mark = LANES[lane.name]
     return dict(
         x=xs,
         y=[count.rate for count in counts],
         name=mark.short,
         marker=dict(color=mark.colour),
-        text=[f"{count.rate:.0%}" if count.proposed else "" for count in counts],
+        text=[f"{count.rate:.0%}" if labelled and count.proposed else "" for count in counts],
         textposition="outside",
         cliponaxis=False,
         hovertext=[f"{mark.name}: {count.accepted} of {count.proposed} accepted" for count in counts],
@@ -137,7 +139,7 @@ def acceptance_figure(trace: RequestTrace) -> go.Figure:
         orders, scopes = by_order(lane), by_scope(lane)
         counts = [orders.get(order, none) for order in SOURCE_TICKS]
         counts += [scopes.get(scope, none) for scope in ("persistent", "local")]
-        traces.append(_bars(lane, [groups, ticks], counts))
+        traces.append(_bars(lane, [groups, ticks], counts, labelled=True))
     return _rates(traces)
 
 
