@@ -10,6 +10,7 @@ learns exactly what it would learn from one sequence per question, but the pictu
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +43,7 @@ class Batch:
     position_ids: Tensor | None = None  # [3, B, S]
     attention_mask: Tensor | None = None  # [B, 1, S, S], 0 where seen and a large negative number elsewhere
     labels: Tensor | None = None  # [B, S]: the token each position should predict, IGNORED outside answers
+    sought: Tensor | None = None  # [B, S, MARK_SLOTS]: at a question's word, the mark labels of the one tile it names
     closed: Tensor | None = None  # [B, S]: number of the closed question whose answer is predicted here, else 0
 
     def to(self, device: torch.device) -> Batch:
@@ -83,18 +85,28 @@ class Packer:
         pixels = self.processor.image_processor(
             [p.render(supersample=False).reduce(2) for p in pictures], return_tensors="pt"
         )
-        labels = torch.tensor([self._mark_labels(p) for p in pictures]).view(-1, MARK_SLOTS)
+        labels = torch.tensor([self._tile_labels(p) for p in pictures]).view(-1, MARK_SLOTS)
         return Batch(pixels.pixel_values, pixels.image_grid_thw, labels)
 
-    def _mark_labels(self, picture: Picture) -> list[list[list[int]]]:
+    def _tile_labels(self, picture: Picture) -> list[list[list[int]]]:
+        """[GRID][GRID][MARK_SLOTS]: an empty tile says padding in its first slot."""
         empty = [self.tokenizer.pad_token_id] + [IGNORED] * (MARK_SLOTS - 1)
         grid = [[list(empty) for _ in range(GRID)] for _ in range(GRID)]
         for (row, column), words in picture.marks().items():
-            slots = [
-                IGNORED if w is None else self.encode(w if w.isdigit() else " " + w)[0] for w in words[:MARK_SLOTS]
-            ]
-            grid[row][column] = slots + [IGNORED] * (MARK_SLOTS - len(slots))
+            grid[row][column] = self._mark_labels(words)
         return grid
+
+    def _mark_labels(self, words: list[str | None]) -> list[int]:
+        """[MARK_SLOTS]: the first token of every word, IGNORED where nothing is said."""
+        slots = [IGNORED if w is None else self.encode(w if w.isdigit() else " " + w)[0] for w in words[:MARK_SLOTS]]
+        return slots + [IGNORED] * (MARK_SLOTS - len(slots))
+
+    def _nameable(self, picture: Picture) -> dict[int, list[int]]:
+        """The token of each word that names exactly one tile (a kind, a label, an item), and that tile's labels."""
+        named = [words for words in picture.marks().values() if words[0] and not words[0].isdigit()]
+        times = Counter(words[0] for words in named)
+        labels = [self._mark_labels(words) for words in named if times[words[0]] == 1]
+        return {first: [first, *rest] for first, *rest in labels}
 
     # ---- pictures with questions
 
@@ -117,10 +129,11 @@ class Packer:
         shape = (len(pictures), length)
         input_ids = torch.full(shape, self.tokenizer.pad_token_id)
         labels, closed = torch.full(shape, IGNORED), torch.zeros(shape, dtype=torch.long)
+        sought = torch.full((*shape, MARK_SLOTS), IGNORED)
         position_ids, branch_of = torch.zeros(3, *shape, dtype=torch.long), torch.full(shape, -1)
         questions = 0
         for b, row in enumerate(rows):
-            at = len(self.prefix)
+            at, nameable = len(self.prefix), self._nameable(pictures[b])
             input_ids[b, :at], position_ids[:, b, :at], branch_of[b, :at] = (
                 torch.tensor(self.prefix),
                 self._prefix_positions(),
@@ -134,11 +147,15 @@ class Packer:
                     number,
                 )
                 position_ids[:, b, span] = self.branch_position + torch.arange(len(ids))
+                for i, token in enumerate(ids[: wanted.index(next(w for w in wanted if w != IGNORED))]):
+                    if token in nameable:
+                        sought[b, at + i] = torch.tensor(nameable[token])
                 if is_closed:
                     questions += 1
                     closed[b, span] = torch.where(labels[b, span] != IGNORED, questions, 0)
                 at += len(ids)
         batch.input_ids, batch.labels, batch.closed, batch.position_ids = input_ids, labels, closed, position_ids
+        batch.sought = sought
         batch.attention_mask = self._mask(branch_of)
         return batch
 
@@ -170,8 +187,8 @@ class Packer:
     ) -> Batch:
         """`count` pictures with different questions for about `length` tokens each.
 
-        long_share: of the pictures open with a description. closed_share: of the open short questions are passed over, so
-        that the closed ones, which each need one thing found in the picture, come more often.
+        A share `long_share` of the pictures opens with a description; of the open short questions `closed_share`
+        are passed over, so that the closed ones, which each need one thing found in the picture, come more often.
         """
         pictures, dialogues = [], []
         for i in range(count):

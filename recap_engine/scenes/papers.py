@@ -241,7 +241,7 @@ class TablePicture(Picture):
         for r, cells in enumerate([self.head, *self.rows]):
             for c, cell in enumerate(cells):
                 number = [*digits(f"{int(cell):02d}"), cells[0], self.head[c]] if cell.isdigit() else []
-                out[tile(self.x(c), row_y(r))] = number or [cell, None, str(r)]
+                out[tile(self.x(c), row_y(r))] = number or [cell, None, str(r), str(c)]
             if r:
                 numbers = [d for cell in cells[1:] for d in digits(f"{int(cell):02d}")][:4]
                 out[tile(self.x(0), row_y(r))] = [cells[0], str(r), *numbers]

@@ -2,7 +2,9 @@
 
 Two stages, since captions alone leave a small model at the prior of its language:
   see    the vision tower alone learns to name what every tile shows (dense labels, a head that is thrown away later);
-  tell   the whole model answers packed questions, short answers before long ones; the tower keeps its dense labels.
+  tell   the whole model answers packed questions, short answers before long ones; the tower keeps its dense labels,
+         and half-way up the language model a word of a question that names one tile must tell what that tile shows, as
+         looking things up is what a small model is slow to learn from answers alone.
 
 Progress is checkpointed and resumes. `torchrun --nproc-per-node N -m recap_engine.scenes.train` shares a batch between
 N processes, which on a few cores is quicker than N threads. `--init` starts from a trained model's weights.
@@ -37,16 +39,20 @@ from .questions import FAMILIES, TWO_TURN
 TEMPLATE_WEIGHT = 0.25  # of an answer's token that tells nothing of the picture: half of those are a free choice
 
 
+LOOKUP_LAYER = 3  # of the language model, after which a question's word must know what it names
+LOOKUP_WEIGHT = 0.5
+
+
 class MarkHead(nn.Module):
-    """Reads MARK_SLOTS words off a visual token, in the language model's own embedding space."""
+    """Reads MARK_SLOTS words off a hidden state, in the language model's own embedding space."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.slots = nn.Linear(width, MARK_SLOTS * width)
 
-    def forward(self, visual: Tensor, embedding: Tensor) -> Tensor:
-        """visual [N, width], embedding [V, width] -> logits [N, MARK_SLOTS, V]."""
-        return self.slots(visual).view(len(visual), MARK_SLOTS, -1) @ embedding.T
+    def forward(self, states: Tensor, embedding: Tensor) -> Tensor:
+        """states [N, width], embedding [V, width] -> logits [N, MARK_SLOTS, V]."""
+        return self.slots(states).view(len(states), MARK_SLOTS, -1) @ embedding.T
 
 
 def quick_patches(patch_embed: nn.Module) -> None:
@@ -85,7 +91,8 @@ class Trainer:
         self.processor, self.packer = processor, Packer(processor)
         self.model = model.to(self.device).train()
         quick_patches(self.model.model.visual.patch_embed)
-        self.head = MarkHead(self.model.config.text_config.hidden_size).to(self.device)
+        width = self.model.config.text_config.hidden_size
+        self.heads = nn.ModuleDict({"tiles": MarkHead(width), "words": MarkHead(width)}).to(self.device)
         self.facts = self.packer.fact_tokens().to(self.device)
         self.clock = Clock()
         self.optimizers = self._optimizers()
@@ -94,47 +101,51 @@ class Trainer:
 
     # ---- one step
 
-    def mark_loss(self, features: Tensor, labels: Tensor) -> Tensor:
+    def mark_loss(self, head: str, states: Tensor, labels: Tensor) -> Tensor:
         """Mean over the slots that say something; empty tiles count a tenth, there are so many."""
         said = labels != IGNORED
-        logits = self.head(features, self.model.get_input_embeddings().weight)[said]
+        logits = self.heads[head](states, self.model.get_input_embeddings().weight)[said]
         wanted = labels[said]
         weights = torch.where(wanted == self.processor.tokenizer.pad_token_id, 0.1, 1.0)
-        return (F.cross_entropy(logits, wanted, reduction="none") * weights).sum() / weights.sum()
+        return (F.cross_entropy(logits, wanted, reduction="none") * weights).sum() / weights.sum().clamp(min=1.0)
 
     def see(self, batch: Batch) -> dict[str, Tensor]:
         out = self.model.model.visual(batch.pixel_values, grid_thw=batch.image_grid_thw)
-        return {"marks": self.mark_loss(out.pooler_output, batch.mark_labels)}
+        return {"marks": self.mark_loss("tiles", out.pooler_output, batch.mark_labels)}
 
     def tell(self, batch: Batch) -> dict[str, Tensor]:
         images = self._look(batch)
-        marks = self.mark_loss(torch.cat(images.pooler_output), batch.mark_labels)
-        hidden, wanted = self._answer_states(batch, images)
+        marks = self.mark_loss("tiles", torch.cat(images.pooler_output), batch.mark_labels)
+        hidden, halfway, wanted = self._answer_states(batch, images)
+        named = (batch.sought != IGNORED).any(-1)
+        sought = self.mark_loss("words", halfway[named], batch.sought[named])
         losses = F.cross_entropy(self.model.lm_head(hidden), wanted, reduction="none")
         weights = torch.where(self.facts[wanted], 1.0, TEMPLATE_WEIGHT)
-        return {"marks": marks, "answers": losses.mean().detach(), "facts": (losses * weights).sum() / weights.sum()}
+        facts = (losses * weights).sum() / weights.sum()
+        return {"marks": marks, "sought": sought, "answers": losses.mean().detach(), "facts": facts}
 
     def _look(self, batch: Batch) -> Any:
         """The tower's features of every picture, as the language model takes them."""
         return self.model.model.get_image_features(batch.pixel_values, batch.image_grid_thw, return_dict=True)
 
-    def _answer_states(self, batch: Batch, images: Any) -> tuple[Tensor, Tensor]:
-        """Hidden states [N, width] at the positions that predict answers, and the N tokens wanted there."""
+    def _answer_states(self, batch: Batch, images: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Last states [N, width] where answers are predicted, states half-way [B, S, width], the N tokens wanted."""
         out = self.model.model(
             input_ids=batch.input_ids,
             position_ids=batch.position_ids,
             attention_mask=batch.attention_mask,
             mm_encoder_outputs={"image": images},
             use_cache=False,
+            output_hidden_states=True,
         )
         answers = batch.labels != IGNORED
-        return out.last_hidden_state[answers], batch.labels[answers]
+        return out.last_hidden_state[answers], out.hidden_states[LOOKUP_LAYER], batch.labels[answers]
 
     @torch.no_grad()
     def closed_accuracy(self, pictures: int = 24) -> float:
         """Share of held-out closed answers whose every token is the argmax."""
         batch = self.packer.sample_talks(("closed",), pictures, 0.0, split="validation").to(self.device)
-        hidden, wanted = self._answer_states(batch, self._look(batch))
+        hidden, _, wanted = self._answer_states(batch, self._look(batch))
         right = self.model.lm_head(hidden).argmax(-1) == wanted
         number = batch.closed[batch.labels != IGNORED]
         whole = torch.ones(int(number.max()) + 1, dtype=torch.long, device=self.device)
@@ -175,7 +186,7 @@ class Trainer:
             closed_share = 0.9 - 0.5 * done
             batch = self.packer.sample_talks(key, self.args.pictures // self.world, long_share, closed_share)
             losses = self.tell(batch.to(self.device))
-        weights = {"marks": 1.0 if stage == "see" else 0.3 * (1 - 0.7 * done), "facts": 1.0}
+        weights = {"marks": 1.0 if stage == "see" else 0.3 * (1 - 0.7 * done), "facts": 1.0, "sought": LOOKUP_WEIGHT}
         sum(weights[name] * losses[name] for name in weights if name in losses).backward()  # type: ignore[union-attr]
         self._share_gradients()
         nn.utils.clip_grad_norm_([p for p in self._parameters() if p.grad is not None], 1.0)
@@ -193,7 +204,7 @@ class Trainer:
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
         apart = ("embed", "slots")  # the tied output layer is named once, as the embedding
-        named = [*self.model.named_parameters(), *self.head.named_parameters()]
+        named = [*self.model.named_parameters(), *self.heads.named_parameters()]
         matrices = [p for n, p in named if p.ndim == 2 and not any(a in n for a in apart)]
         chosen = {id(p) for p in matrices}
         others = [p for _, p in named if id(p) not in chosen]
@@ -207,7 +218,7 @@ class Trainer:
         return out
 
     def _parameters(self) -> Iterable[Tensor]:
-        return (*self.model.parameters(), *self.head.parameters())
+        return (*self.model.parameters(), *self.heads.parameters())
 
     # ---- processes, files, words
 
@@ -246,7 +257,7 @@ class Trainer:
         self.args.checkpoint.parent.mkdir(parents=True, exist_ok=True)
         state = {
             "model": self.model.state_dict(),
-            "head": self.head.state_dict(),
+            "heads": self.heads.state_dict(),
             "clock": vars(self.clock),
             "optimizers": [o.state_dict() for o in self.optimizers],
         }
@@ -258,7 +269,7 @@ class Trainer:
     def _load(self) -> None:
         state = torch.load(self.args.checkpoint, map_location=self.device, weights_only=True)
         self.model.load_state_dict(state["model"])
-        self.head.load_state_dict(state["head"])
+        self.heads.load_state_dict(state["heads"])
         self.clock = Clock(**state["clock"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"]):
             bases = [g["base"] for g in optimizer.param_groups]
