@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from statistics import median
 from typing import TYPE_CHECKING
 
 import torch
@@ -53,10 +52,13 @@ class StepCost:
 
     @classmethod
     def from_samples(cls, samples: dict[int, list[float]]) -> "StepCost":
-        """Medians, made non-decreasing, interpolated, with the Python work per node added."""
+        """The quickest of each size, as other work on the machine only ever adds, made non-decreasing and interpolated.
+
+        The Python work per node is added.
+        """
         points: list[tuple[int, float]] = []
         for size in sorted(samples):
-            points.append((size, max(median(samples[size]), points[-1][1] if points else 0.0)))
+            points.append((size, max(min(samples[size]), points[-1][1] if points else 0.0)))
         seconds = [points[0][1]]
         for (left, low), (right, high) in pairwise(points):
             slope = (high - low) / (right - left) + NODE_OVERHEAD_S
