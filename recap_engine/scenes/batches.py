@@ -10,7 +10,6 @@ learns exactly what it would learn from one sequence per question, but the pictu
 from __future__ import annotations
 
 import random
-from collections import Counter
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +24,7 @@ from .questions import ASKERS, TWO_TURN, Dialogue, fact_words, single_turn
 IGNORED = -100
 LONG = 160  # characters from which a dialogue counts as long
 MOST_DRAWS = 60  # questions drawn for a picture, those passed over included: a sign has few to ask
-PICTURE_MIX = {"things": 0.36, "chart": 0.2, "receipt": 0.16, "sign": 0.08, "table": 0.2}
+PICTURE_MIX = {"things": 0.38, "chart": 0.14, "receipt": 0.14, "sign": 0.06, "table": 0.28}
 
 
 def sample_picture(rng: random.Random) -> Picture:
@@ -101,12 +100,29 @@ class Packer:
         slots = [IGNORED if w is None else self.encode(w if w.isdigit() else " " + w)[0] for w in words[:MARK_SLOTS]]
         return slots + [IGNORED] * (MARK_SLOTS - len(slots))
 
-    def _nameable(self, picture: Picture) -> dict[int, list[int]]:
-        """The token of each word that names exactly one tile (a kind, a label, an item), and that tile's labels."""
-        named = [words for words in picture.marks().values() if words[0] and not words[0].isdigit()]
-        times = Counter(words[0] for words in named)
-        labels = [self._mark_labels(words) for words in named if times[words[0]] == 1]
-        return {first: [first, *rest] for first, *rest in labels}
+    def _sought_labels(self, picture: Picture, question: list[int]) -> dict[int, list[int]]:
+        """By position, what a question's token should make the model look up: a tile's marks, or a number of things.
+
+        A word names a tile together with an earlier one (a column and a name, a row and a side), or alone if it is the
+        tile's first word (a kind, a label, an item). A colour or a plural asks how many there are.
+        """
+        counts = {self.encode(" " + word)[0]: self._mark_labels([str(n)]) for word, n in picture.counts().items()}
+        tiles = [self._mark_labels(words) for words in picture.marks().values() if words[0]]
+        said = {token for labels in tiles for token in labels}
+        found: dict[int, list[int]] = {}
+        earlier: list[int] = []
+        for i, token in enumerate(question):
+            if token in counts:
+                found[i] = counts[token]
+            if token in counts or token not in said:
+                continue
+            both = [[labels for labels in tiles if token in labels and other in labels] for other in reversed(earlier)]
+            alone = [labels for labels in tiles if token == labels[0]]
+            named = next((group for group in (*both, alone) if len(group) == 1), None)
+            if named:
+                found[i] = named[0]
+            earlier.append(token)
+        return found
 
     # ---- pictures with questions
 
@@ -133,7 +149,7 @@ class Packer:
         position_ids, branch_of = torch.zeros(3, *shape, dtype=torch.long), torch.full(shape, -1)
         questions = 0
         for b, row in enumerate(rows):
-            at, nameable = len(self.prefix), self._nameable(pictures[b])
+            at = len(self.prefix)
             input_ids[b, :at], position_ids[:, b, :at], branch_of[b, :at] = (
                 torch.tensor(self.prefix),
                 self._prefix_positions(),
@@ -147,9 +163,9 @@ class Packer:
                     number,
                 )
                 position_ids[:, b, span] = self.branch_position + torch.arange(len(ids))
-                for i, token in enumerate(ids[: wanted.index(next(w for w in wanted if w != IGNORED))]):
-                    if token in nameable:
-                        sought[b, at + i] = torch.tensor(nameable[token])
+                asked = ids[: next(i for i, label in enumerate(wanted) if label != IGNORED)]
+                for i, tile_labels in self._sought_labels(pictures[b], asked).items():
+                    sought[b, at + i] = torch.tensor(tile_labels)
                 if is_closed:
                     questions += 1
                     closed[b, span] = torch.where(labels[b, span] != IGNORED, questions, 0)

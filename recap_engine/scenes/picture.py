@@ -34,6 +34,10 @@ class Picture(ABC):
     def marks(self) -> Marks:
         """What the tiles show: dense labels that teach the vision tower to read before the language model listens."""
 
+    def counts(self) -> dict[str, int]:
+        """How many things there are of what a question may ask for, by the word that asks for it."""
+        return {}
+
     def render(self, supersample: bool = True) -> Image.Image:
         """RGB image of SIDE x SIDE pixels; `supersample` smooths edges (what people see) and takes longer."""
         canvas = Canvas(self.background, scale=4 if supersample else 2)

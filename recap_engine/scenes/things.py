@@ -83,6 +83,10 @@ class ThingsPicture(Picture):
             for t in self.things
         }
 
+    def counts(self) -> dict[str, int]:
+        plurals = {f"{kind}s": sum(t.kind == kind for t in self.things) for kind in KINDS if kind != "fish"}
+        return plurals | {colour: sum(t.colour == colour for t in self.things) for colour in COLOURS}
+
 
 def sample_things(rng: random.Random) -> ThingsPicture:
     """A scene with 2 to 7 things; half of them repeat a kind or a colour, so that there is something to count."""
