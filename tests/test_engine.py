@@ -174,8 +174,10 @@ def test_the_command_line_answers_compares_and_writes_a_trace(folder, tmp_path, 
 
 
 def test_the_engine_knows_nothing_of_the_page():
+    """One file alone, which the bench imports when it writes a report, knows plotly."""
     imported = set()
-    for file in Path(recap_engine.__file__).parent.rglob("*.py"):
+    root = Path(recap_engine.__file__).parent
+    for file in set(root.rglob("*.py")) - {root / "bench" / "html.py"}:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
                 imported |= {alias.name.split(".")[0] for alias in node.names}

@@ -1,78 +1,94 @@
-"""Measurements -> ratios with intervals, as a table for people and JSON for machines. Pure functions."""
+"""Measurements as tables and sentences: for a terminal, Markdown, CSV and JSON."""
 
-from __future__ import annotations
-
-import random
+import csv
 from collections.abc import Sequence
-from statistics import mean, median
+from dataclasses import asdict
+from typing import Any
 
-from recap_engine.bench.runner import Measurement
+from recap_engine.bench.ratios import MEAN, headlines, rows
+from recap_engine.bench.results import Folder, Measurement, Setting
 
-DRAWS = 2000
-Pair = tuple[Measurement, Measurement]  # the same request under two lanes
-
-
-def pairs(measurements: Sequence[Measurement], lane: str, baseline: str, family: str | None = None) -> list[Pair]:
-    """The requests that both lanes ran, (lane, baseline)."""
-    by = {(m.family, m.seed, m.lane): m for m in measurements if family in (None, m.family)}
-    return [(m, by[m.family, m.seed, baseline]) for m in by.values() if m.lane == lane]
+Table = list[list[str]]  # rows of cells, the heads first
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Bootstrap 95 % percentile interval of the mean of the values (Efron, 1979), from a fixed seed."""
-    rng = random.Random(0)
-    found = sorted(mean(rng.choices(values, k=len(values))) for _ in range(DRAWS))
-    low = int(0.025 * DRAWS)
-    return found[low], found[DRAWS - 1 - low]
+def write(folder: Folder, setting: Setting, measurements: Sequence[Measurement]) -> None:
+    """All files of a run but its lines."""
+    from recap_engine.bench.html import page  # plotly is only needed here
+
+    found = rows(measurements)
+    ratios = {title: asdict(value) for title, value in headlines(measurements).items()}
+    folder.save(setting, {"headlines": ratios, "rows": found, "differences": differences(measurements)})
+    with (folder.path / "table.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, found[0])
+        writer.writeheader()
+        writer.writerows(found)
+    (folder.path / "table.md").write_text(text(setting, measurements) + "\n")
+    (folder.path / "report.html").write_text(page(setting, measurements))
 
 
-def speedups(measurements: Sequence[Measurement], lane: str, baseline: str, family: str | None = None) -> list[float]:
-    """Per request, the baseline's decoding time over the lane's (above 1: the lane is faster)."""
-    return [b.decode_s / a.decode_s for a, b in pairs(measurements, lane, baseline, family)]
+def text(setting: Setting, measurements: Sequence[Measurement]) -> str:
+    """Markdown that also reads well in a terminal."""
+    found = rows(measurements)
+    lines = [f"- {line}" for line in sentences(setting, measurements)]
+    return "\n".join(["Speedups over ar:", "", aligned(overview(found)), "", aligned(by_suite(found)), "", *lines])
 
 
-def families(measurements: Sequence[Measurement]) -> list[str]:
-    return list(dict.fromkeys(m.family for m in measurements))
+def overview(found: Sequence[dict[str, Any]]) -> Table:
+    """Lanes in rows, all suites together: speedups over AR with their intervals."""
+    table = [["lane", "decoding", "median", "whole request", "MAT", "tokens/s", "identical"]]
+    for row in found:
+        if row["suite"] == MEAN:
+            speeds = [_interval(row, "decode"), number(row["decode_median"]), _interval(row, "whole")]
+            rates = [number(row["mat"]), number(row["tokens_per_s"], 1)]
+            table.append([row["lane"], *speeds, *rates, f"{row['identical']} of {row['requests']}"])
+    return table
 
 
-def mean_over_families(measurements: Sequence[Measurement], lane: str, baseline: str) -> float:
-    """The mean of the families' mean speedups: every family counts the same."""
-    return mean(mean(speedups(measurements, lane, baseline, f)) for f in families(measurements))
+def by_suite(found: Sequence[dict[str, Any]]) -> Table:
+    """Suites in rows, lanes in columns: decoding's speedup over AR, and mean accepted tokens per step."""
+    names = [name for name in dict.fromkeys(row["lane"] for row in found) if name != "ar"]
+    table = [["suite", "tokens", *(f"{name}: speedup, MAT" for name in names)]]
+    for suite in dict.fromkeys(row["suite"] for row in found):
+        cells = {row["lane"]: row for row in found if row["suite"] == suite}
+        own = (f"{number(cells[name]['decode_mean'])}, {number(cells[name]['mat'])}" for name in names)
+        table.append([suite, number(cells["ar"]["tokens"], 0), *own])
+    return table
 
 
-def table(measurements: Sequence[Measurement]) -> str:
-    """Families in rows, lanes in columns: speedup over AR in decoding, and mean accepted tokens per step."""
-    names = [n for n in dict.fromkeys(m.lane for m in measurements) if n not in ("generate", "ar")]
-    names.sort()
-    lines = [["family", "tokens", *(f"{n}: speedup, MAT" for n in names)]]
-    for family in families(measurements):
-        tokens = mean(m.tokens for m in measurements if m.family == family and m.lane == "ar")
-        lines.append([family, f"{tokens:.0f}", *(_cell(measurements, n, family) for n in names)])
-    overall = [
-        f"{mean_over_families(measurements, n, 'ar'):.2f} [{_range(speedups(measurements, n, 'ar'))}]" for n in names
+def sentences(setting: Setting, measurements: Sequence[Measurement]) -> list[str]:
+    """What the tables don't say: the ratios people ask for, whether outputs were identical, and how it was measured."""
+    lines = [f"{title}: {value}, median {value.median:.2f}" for title, value in headlines(measurements).items()]
+    reference, *others = dict.fromkeys(m.lane for m in measurements)
+    compared = [m for m in measurements if m.lane in others]
+    lines.append(f"identical to {reference}: {sum(m.identical for m in compared)} of {len(compared)} runs")
+    lines += differences(measurements)
+    judged = [m.right for m in measurements if m.lane == reference and m.right is not None]
+    if judged:
+        lines.append(f"answers of {reference} that hold the expected words: {sum(judged)} of {len(judged)}")
+    return [*lines, *(f"{lane}: {nodes} nodes" for lane, nodes in setting.budgets.items()), *setting.notes]
+
+
+def differences(measurements: Sequence[Measurement]) -> list[str]:
+    """One sentence for every answer that is not the reference's."""
+    return [
+        f"{m.lane} differs on {m.suite} {m.case}, turn {m.turn}, at token {m.differs_at}: margin {m.margin:.2e}"
+        for m in measurements
+        if not m.identical
     ]
-    lines.append(["mean", "", *overall])
-    return "\n".join("| " + " | ".join(row) + " |" for row in [lines[0], ["---"] * len(lines[0]), *lines[1:]])
 
 
-def _cell(measurements: Sequence[Measurement], lane: str, family: str) -> str:
-    ours = [m for m in measurements if m.family == family and m.lane == lane]
-    mat = sum(m.tokens - 1 for m in ours) / max(1, sum(m.steps for m in ours))
-    return f"{mean(speedups(measurements, lane, 'ar', family)):.2f}, {mat:.2f}"
+def aligned(table: Table) -> str:
+    """As Markdown, its columns padded."""
+    widths = [max(3, *map(len, column)) for column in zip(*table, strict=True)]
+    lines = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+    lines.insert(1, " | ".join("-" * width for width in widths))
+    return "\n".join(f"| {line} |" for line in lines)
 
 
-def _range(values: Sequence[float]) -> str:
-    return "{:.2f}, {:.2f}".format(*interval(values))
+def number(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
-def summary(measurements: Sequence[Measurement]) -> list[str]:
-    """AR against `generate` in whole time, and whether every lane gave the same ids."""
-    whole = [a.total_s / b.total_s for a, b in pairs(measurements, "ar", "generate")]
-    spread = f"median {median(whole):.3f}, mean {mean(whole):.3f} [{_range(whole)}]"
-    others = [m for m in measurements if m.lane != "generate"]
-    different = [m for m in others if not m.identical]
-    lines = [
-        f"AR lane's time / generate's, prefill included: {spread}",
-        f"identical to generate: {len(others) - len(different)} of {len(others)} runs",
-    ]
-    return lines + [f"  {m.lane} differs on {m.family} {m.seed}, margin {m.margin:.2e}" for m in different]
+def _interval(row: dict[str, Any], clock: str) -> str:
+    low, high = number(row[f"{clock}_low"]), number(row[f"{clock}_high"])
+    return f"{number(row[f'{clock}_mean'])} [{low}, {high}]"

@@ -1,0 +1,111 @@
+"""What a run leaves in its folder.
+
+results.jsonl                        a line per measurement, appended case by case: a run can be taken up again
+summary.json                         how it was made, and the figures of the tables
+table.csv, table.md, report.html     for people
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from recap_engine.errors import RecapError
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One lane's run of one request. Times in seconds; decode_s includes seeding memories from the prompt."""
+
+    suite: str
+    case: str
+    turn: int  # of the case, from 1
+    lane: str
+    tokens: int
+    steps: int
+    prefill_s: float
+    decode_s: float
+    differs_at: int | None = None  # index into the answer of the first token that isn't the first lane's
+    margin: float | None = None  # the target's logit gap there between its two best tokens
+    right: bool | None = None  # the answer holds the words of the known one; None if none is known
+
+    @property
+    def request(self) -> tuple[str, str, int]:
+        return self.suite, self.case, self.turn
+
+    @property
+    def identical(self) -> bool:
+        return self.differs_at is None
+
+    @property
+    def total_s(self) -> float:
+        return self.prefill_s + self.decode_s
+
+
+@dataclass
+class Setting:
+    """How a run was made."""
+
+    options: dict[str, Any]  # what was asked for
+    machine: dict[str, Any]
+    lanes: dict[str, str] = field(default_factory=dict)  # name and description, in order
+    budgets: dict[str, int] = field(default_factory=dict)  # nodes, found by calibration
+    notes: list[str] = field(default_factory=list)  # sentences: load, what was left out, where it was interrupted
+
+    def changes(self, other: "Setting") -> list[str]:
+        """Where options or machines differ, one line each."""
+        ours, theirs = ({**s.options, **s.machine} for s in (self, other))
+        names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+        return [f"{name}: {ours.get(name)} and {theirs.get(name)}" for name in names]
+
+    def note(self, sentence: str) -> None:
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+
+class Folder:
+    """The files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.lines, self.summary = path, path / "results.jsonl", path / "summary.json"
+
+    def read(self) -> tuple[Setting, list[Measurement]]:
+        """What a run left, finished or not; a last line cut short is passed over. Raises RecapError for other files."""
+        try:
+            setting = Setting(**json.loads(self.summary.read_text())["setting"])
+            whole, _, _ = self.lines.read_text().rpartition("\n")
+            return setting, [Measurement(**json.loads(line)) for line in whole.splitlines()]
+        except OSError as error:
+            raise RecapError(f"{self.path} holds no run of the bench.") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise RecapError(f"The files in {self.path} were not written by this bench.") from error
+
+    def resume(self, setting: Setting) -> tuple[Setting, list[Measurement]]:
+        """An earlier run's setting and measurements; `setting` and nothing if the folder is new.
+
+        Raises RecapError if the earlier run asked for something else.
+        """
+        if not self.summary.exists():
+            self.path.mkdir(parents=True, exist_ok=True)
+            return setting, []
+        earlier, found = self.read()
+        if changes := earlier.changes(setting):
+            raise RecapError(f"{self.path} holds another run ({changes[0]}); choose another folder.")
+        return earlier, found
+
+    def begin(self, setting: Setting, measurements: Sequence[Measurement]) -> None:
+        """Keep these measurements only, and be ready for more."""
+        self.save(setting, {})
+        self.lines.write_text(_lines(measurements))
+
+    def add(self, measurements: Sequence[Measurement]) -> None:
+        with self.lines.open("a") as file:
+            file.write(_lines(measurements))
+
+    def save(self, setting: Setting, figures: dict[str, Any]) -> None:
+        self.summary.write_text(json.dumps({"setting": asdict(setting), **figures}, indent=1))
+
+
+def _lines(measurements: Sequence[Measurement]) -> str:
+    return "".join(json.dumps(asdict(m)) + "\n" for m in measurements)

@@ -1,0 +1,125 @@
+"""One run from start to end: calibrate, warm up, measure case by case, and take up where an earlier run stopped."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from recap_engine.bench.calibrate import FINDERS
+from recap_engine.bench.lanes import LANES, Plan
+from recap_engine.bench.results import Folder, Measurement, Setting
+from recap_engine.bench.runner import Runner
+from recap_engine.bench.suites import Case, Suite, in_turn
+from recap_engine.engine import Engine
+from recap_engine.errors import RecapError
+from recap_engine.request import Request
+from recap_engine.settings import Settings
+
+REWARMED = 7  # finished cases run again, unmeasured, to warm the memories when a run is taken up
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What has been reached after a case."""
+
+    case: Case
+    done: int  # cases
+    total: int
+    left_s: float  # estimate
+
+
+@dataclass
+class Session:
+    """A run; what it measures is in `measurements`, and line by line in `folder`.
+
+    Raises RecapError for an unknown lane, and for a folder that holds a run under another `setting`.
+    """
+
+    engine: Engine
+    suites: Sequence[Suite]
+    lanes: Sequence[str]  # names; "ar" joins them
+    settings: Settings  # unrecorded
+    setting: Setting
+    cold: bool = False  # empty the memories before each request
+    most_turns: int | None = None
+    most_cases: int | None = None  # all suites together
+    folder: Folder | None = None
+    measurements: list[Measurement] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.lanes if name not in LANES]:
+            raise RecapError(f"There is no lane {unknown[0]!r}; there are {', '.join(LANES)}.")
+        if self.folder:
+            self.setting, self.measurements = self.folder.resume(self.setting)
+
+    def run(self) -> Iterator[Progress]:
+        """Measure every case that isn't measured yet; progress after each. Raises RecapError if none can be."""
+        cases = in_turn(self.suites)[: self.most_cases]
+        runner = self._runner(cases)
+        finished = self._finished(cases, runner)
+        left = [(number, case) for number, case in enumerate(cases) if case not in finished]
+        if finished and left:
+            self.setting.note(f"taken up after {len(finished)} of {len(cases)} cases")
+            for case in [] if self.cold else finished[-REWARMED:]:
+                runner.case(case, 0, self.most_turns)
+        self.setting.note(f"load when it began: {_load()}")
+        if self.folder:
+            self.folder.begin(self.setting, self.measurements)
+        start = perf_counter()
+        for count, (number, case) in enumerate(left, start=1):
+            try:
+                measured = runner.case(case, number, self.most_turns)
+            except RecapError as error:
+                self.setting.note(f"{case.suite} {case.name} is left out: {error}")
+                measured = []
+            self.measurements += measured
+            if self.folder:
+                self.folder.add(measured)
+            left_s = (perf_counter() - start) / count * (len(left) - count)
+            yield Progress(case, len(cases) - len(left) + count, len(cases), left_s)
+        if not self.measurements:
+            raise RecapError(f"Nothing was measured. {self.setting.notes[-1]}")
+        self.setting.note(f"load when it ended: {_load()}")
+
+    def _runner(self, cases: Sequence[Case]) -> Runner:
+        """Fit budgets, build the lanes, run each once."""
+        names = [name for name in LANES if name in self.lanes or name == "ar"]
+        held = [request for suite in self.suites for case in suite.calibration if (request := self._ask(case))]
+        budgets = self.setting.budgets
+        for name in [name for name in names if name in FINDERS and name not in budgets]:
+            if held:
+                budgets[name] = FINDERS[name](self.engine, held, self.settings)
+            else:
+                names.remove(name)
+                self.setting.note(f"{name} is left out: all questions are measured, so none can fit its budget")
+        plan = Plan(self.engine, self.settings, budgets)
+        runner = Runner(self.engine, {name: LANES[name].build(plan) for name in names}, self.cold)
+        request = next(filter(None, [*held[:1], *map(self._ask, cases[:1])]), None)
+        for sentence in runner.warm_up(request) if request else []:
+            self.setting.note(sentence)
+        self.setting.lanes = {name: LANES[name].about for name in runner.lanes}
+        return runner
+
+    def _ask(self, case: Case) -> Request | None:
+        """The case's first turn; None if it can't be asked, which is told when it is measured."""
+        try:
+            return self.engine.prepare(case.questions[0], case.picture())
+        except RecapError:
+            return None
+
+    def _finished(self, cases: Sequence[Case], runner: Runner) -> list[Case]:
+        """The cases that an earlier run measured with every lane; what it left half done is dropped."""
+        found = {(*m.request, m.lane) for m in self.measurements}
+        finished = []
+        for case in cases:
+            turns = range(1, 1 + len(case.questions[: self.most_turns]))
+            if all((case.suite, case.name, turn, lane) in found for turn in turns for lane in runner.lanes):
+                finished.append(case)
+        kept = {(case.suite, case.name) for case in finished}
+        self.measurements = [m for m in self.measurements if m.request[:2] in kept]
+        return finished
+
+
+def _load() -> str:
+    """Processes that want to run, the mean of the last minute."""
+    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
