@@ -182,9 +182,9 @@ def _lay_out_steps() -> StepsTab:
             lane = gr.Radio([], label="Lane", elem_id="lane", scale=2, min_width=250)
             step = gr.Slider(1, 2, value=1, step=1, label="Step", elem_id="step", scale=3, min_width=260)
             with gr.Column(scale=3, min_width=290), gr.Row():
-                previous = gr.Button("← Previous", elem_id="previous", min_width=90)
-                play = gr.Button("▶ Play", elem_id="play", min_width=80)
-                following = gr.Button("Next →", elem_id="next", min_width=90)
+                previous = gr.Button("← Previous", elem_id="previous", size="md", min_width=90)
+                play = gr.Button("▶ Play", elem_id="play", size="md", min_width=80)
+                following = gr.Button("Next →", elem_id="next", size="md", min_width=90)
         playing, clock = gr.State(False), gr.Timer(PLAY_S, active=False)
         facts = gr.HTML(elem_id="facts")
         tree = _figure("tree", "The candidate tree", texts.TREE, tree=True)
@@ -307,9 +307,9 @@ def _wire_steps(steps: StepsTab, script: gr.HTML, visit: Visit) -> None:
     def known(trace: RequestTrace | None, lane: str) -> bool:
         return trace is not None and lane in trace.lanes
 
-    def show(trace: RequestTrace, lane: str, step: float, by: int = 0) -> Update:
+    def show_step(trace: RequestTrace, lane: str, step: float, by: int = 0) -> Update:
         if not known(trace, lane):
-            return {}
+            return gr.skip()
         at = min(max(int(step) + by, 1), trace.lanes[lane].n_steps)
         shown = dict(zip(steps.views, _step_views(trace, lane, at), strict=True))
         if not by:
@@ -317,21 +317,21 @@ def _wire_steps(steps: StepsTab, script: gr.HTML, visit: Visit) -> None:
         return shown
 
     def show_previous(trace: RequestTrace, lane: str, step: float) -> Update:
-        return show(trace, lane, step, by=-1)
+        return show_step(trace, lane, step, by=-1)
 
     def show_next(trace: RequestTrace, lane: str, step: float) -> Update:
-        return show(trace, lane, step, by=1)
+        return show_step(trace, lane, step, by=1)
 
     def open_lane(trace: RequestTrace, lane: str, aligned: bool) -> Update:
         if not known(trace, lane):
-            return {}
+            return gr.skip()
         shown = dict(zip(steps.views, _open_lane(trace, lane), strict=True))
         return shown | {steps.strip: _strip(trace, lane, telling_step(trace.lanes[lane]) + 1, aligned)}
 
     def open_token(trace: RequestTrace, lane: str, event: gr.EventData) -> Update:
         picked, at = str(event.lane), int(event.step) + 1
         if not known(trace, picked) or not 1 <= at <= trace.lanes[picked].n_steps:
-            return {}
+            return gr.skip()
         shown = dict(zip(steps.views, _step_views(trace, picked, at), strict=True))
         if picked != lane:
             slider = gr.update(maximum=max(2, trace.lanes[picked].n_steps), value=at)
@@ -341,55 +341,57 @@ def _wire_steps(steps: StepsTab, script: gr.HTML, visit: Visit) -> None:
     def align(trace: RequestTrace, lane: str, step: float, aligned: bool) -> Any:
         return _strip(trace, lane, int(step), aligned) if known(trace, lane) else gr.skip()
 
-    def explain(trace: RequestTrace, lane: str, step: float, node: int | None) -> Any:
-        return why_of(trace, lane, int(step) - 1, node) if known(trace, lane) else gr.skip()
+    def choose_node(trace: RequestTrace, lane: str, step: float, node: int | None) -> Update:
+        if not known(trace, lane) or node is None:
+            return gr.skip()
+        if node not in range(len(trace.lanes[lane].steps[int(step) - 1].tokens) + 1):
+            return gr.skip()
+        return {steps.node: node, steps.why: why_of(trace, lane, int(step) - 1, node)}
 
-    def choose(trace: RequestTrace, lane: str, step: float, event: gr.EventData) -> Sequence[Any]:
-        node = int(event.node)
-        return [node, explain(trace, lane, step, node)]
+    def choose_point(trace: RequestTrace, lane: str, step: float, event: gr.EventData) -> Update:
+        return choose_node(trace, lane, step, int(event.node))
 
-    def choose_row(trace: RequestTrace, lane: str, step: float, event: gr.SelectData) -> Sequence[Any]:
-        node = int(event.row_value[0])
-        return [node, explain(trace, lane, step, node)]
+    def choose_row(trace: RequestTrace, lane: str, step: float, event: gr.SelectData) -> Update:
+        return choose_node(trace, lane, step, int(event.row_value[0]))
 
     def toggle(trace: RequestTrace, lane: str, step: float, playing: bool) -> Update:
         if playing or not known(trace, lane):
             return _stopped(steps)
         started: Update = {steps.playing: True, steps.clock: gr.Timer(active=True), steps.play: "❚❚ Pause"}
         at_end = int(step) >= trace.lanes[lane].n_steps
-        return started | (show(trace, lane, 0, by=1) if at_end else {})
+        return started | (show_step(trace, lane, 0, by=1) if at_end else {})
 
     def tick(trace: RequestTrace, lane: str, step: float) -> Update:
         if not known(trace, lane) or int(step) >= trace.lanes[lane].n_steps:
             return _stopped(steps)
-        return show(trace, lane, step, by=1)
+        return show_step(trace, lane, step, by=1)
 
     control: list[gr.blocks.Block] = [steps.playing, steps.clock, steps.play]
-    steps.step.input(show, given, steps.views, trigger_mode="always_last", **QUIET)
+    steps.step.input(show_step, given, steps.views, trigger_mode="always_last", **QUIET)
     steps.previous.click(show_previous, given, steps.views, **QUIET)
     steps.following.click(show_next, given, steps.views, **QUIET)
     steps.lane.input(open_lane, [visit.trace, steps.lane, steps.aligned], [*steps.views, steps.strip], **QUIET)
     steps.aligned.input(align, [*given, steps.aligned], steps.strip, **QUIET)
     steps.play.click(toggle, [*given, steps.playing], [*control, *steps.views], **QUIET)
     steps.clock.tick(tick, given, [*control, *steps.views], trigger_mode="once", **QUIET)
-    steps.node.input(explain, [*given, steps.node], steps.why, **QUIET)
+    steps.node.input(choose_node, [*given, steps.node], [steps.node, steps.why], **QUIET)
     steps.nodes.select(choose_row, given, [steps.node, steps.why], **QUIET)
-    script.choose(choose, given, [steps.node, steps.why], **QUIET)
+    script.choose(choose_point, given, [steps.node, steps.why], **QUIET)
     script.pick(open_token, given[:2], [steps.lane, *steps.views], **QUIET)
 
 
 def _wire_race(race: RaceTab, visit: Visit) -> None:
-    def show(trace: RequestTrace | None) -> Sequence[Any]:
+    def show_race(trace: RequestTrace | None) -> Sequence[Any]:
         if trace is None:
             return [gr.skip() for _ in race.views]
         save = table_links(steps_table(trace), "recap-steps", "the steps of all lanes")
         return [race_board(trace), progress_figure(trace), phases_figure(trace), speedup_figure(trace), save]
 
-    race.tab.select(show, visit.trace, race.views, **QUIET)
+    race.tab.select(show_race, visit.trace, race.views, **QUIET)
 
 
 def _wire_memories(memories: MemoriesTab, visit: Visit) -> None:
-    def show(trace: RequestTrace | None) -> Sequence[Any]:
+    def show_memories(trace: RequestTrace | None) -> Sequence[Any]:
         if trace is None:
             return [gr.skip() for _ in memories.views]
         figures = [
@@ -397,7 +399,7 @@ def _wire_memories(memories: MemoriesTab, visit: Visit) -> None:
         ]
         return [*figures, table_links(acceptance_table(trace), "recap-acceptance", "the counts of acceptance")]
 
-    memories.tab.select(show, visit.trace, memories.views, **QUIET)
+    memories.tab.select(show_memories, visit.trace, memories.views, **QUIET)
 
 
 def _wire_sensitive(tab: SensitiveTab, visit: Visit, loading: Future[Engine]) -> gr.events.Dependency:
@@ -416,7 +418,7 @@ def _wire_sensitive(tab: SensitiveTab, visit: Visit, loading: Future[Engine]) ->
             groups[f"this visit, {len(pool)} answers"] = pooled(pool.values())
         return [
             gr.update(visible=False),
-            notice(trace.sensitivity.without),
+            notice(f"{trace.sensitivity.without} {texts.SENSITIVITY_LIMITS}"),
             gr.update(visible=True),
             heat_strip(trace),
             split_sentence(own),
@@ -424,7 +426,7 @@ def _wire_sensitive(tab: SensitiveTab, visit: Visit, loading: Future[Engine]) ->
             table_links(sensitivity_table(trace), "recap-sensitivity", "the states of this answer"),
         ]
 
-    def open_tab(trace: RequestTrace | None, asked: Any, pool: dict[str, Split]) -> Sequence[Any]:
+    def show_sensitive(trace: RequestTrace | None, asked: Any, pool: dict[str, Split]) -> Sequence[Any]:
         if trace is not None and trace.sensitivity is not None:
             pool = pool | {_answer_key(trace): split(trace)}
         return [pool, *show(trace, asked, pool)]
@@ -443,9 +445,9 @@ def _wire_sensitive(tab: SensitiveTab, visit: Visit, loading: Future[Engine]) ->
 
     given = [visit.trace, visit.asked, visit.pool]
     changed = [visit.pool, *tab.views]
-    tab.tab.select(open_tab, given, changed, **QUIET)
+    tab.tab.select(show_sensitive, given, changed, **QUIET)
     looked = tab.look.click(look, given[:2], [visit.trace, tab.message], show_progress_on=tab.message, **ON_THE_MODEL)
-    looked.success(open_tab, given, changed, **QUIET)
+    looked.success(show_sensitive, given, changed, **QUIET)
     return looked
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 SOURCE_COLOURS = {1: "#E69F00", 2: "#56B4E9", 3: "#009E73"}
 SOURCE_NAMES = {1: "1-gram, persistent", 2: "2-gram, local", 3: "3-gram, local"}
 BONUS_COLOUR = "#CC79A7"
-HALO_COLOUR = "rgba(0,114,178,0.22)"  # behind the chosen node
+HALO_COLOUR = "rgba(0,114,178,0.35)"  # behind the chosen node
 NEUTRAL = "#8A94A6"  # reads on a white and on a dark page
 
 PHASE_COLOURS = {

@@ -98,6 +98,10 @@ SPLIT = (
     "Of the states at which something was drafted: how often the draft was what the model chose. Other pictures move "
     "other states, so one answer says little; run some more to pool them."
 )
+SENSITIVITY_LIMITS = (
+    "So the prompt keeps its form and length, and all else is equal. But grey is a picture too: the model may take it "
+    "for a grey wall rather than for nothing, so a little movement says little."
+)
 SENSITIVITY_NEEDS_RUN = (
     "This needs the picture and the model. The trace came from a file, which holds neither; ask the question here to "
     "look."

@@ -14,10 +14,11 @@ TOKEN_TEXT = Mapping[int, str]
 
 
 def why_of(trace: RequestTrace, lane_name: str, number: int, node: int | None) -> str:
-    """The panel for one node of one step, or for the bonus token; empty without a node."""
-    if node is None:
-        return ""
+    """The panel for one node of one step, or for the bonus token; empty where there is none."""
     lane = trace.lanes[lane_name]
+    step = lane.steps[number]
+    if node is None or (node == len(step.tokens) and step.bonus is None):
+        return ""
     return why_panel(explain(trace, lane, number, node), lane, trace.token_text)
 
 
@@ -90,8 +91,8 @@ def _absence(why: Why, lane: LaneTrace) -> str:
     if lane.name == "tr":
         place = named[0].rank or 0
         return f"It stands at place {place + 1} of the row, of which the static tree tried {why.siblings} here."
-    least = "" if why.weakest is None else f"; the weakest candidate of this tree has {why.weakest:.3f}"
-    scored = f"It would have scored {why.fused:.3f}, and {why.path:.3f} along its path{least}."
+    least = "" if why.weakest is None else f"; the weakest candidate of this tree has {_number(why.weakest)}"
+    scored = f"It would have scored {why.fused:.3f}, and {_number(why.path)} along its path{least}."
     return f"{tried.capitalize()} tried here. {scored}"
 
 
@@ -106,7 +107,7 @@ def _score(why: Why, lane: LaneTrace) -> str:
     return (
         f'<p class="score"><span class="shares" aria-hidden="true">{bar}</span>'
         f"<span>{scored} <b>{why.fused:.3f}</b>{f' = {terms}' if len(parts) > 1 else ''}; "
-        f"along its path {why.path:.3f}</span></p>"
+        f"along its path {_number(why.path)}</span></p>"
     )
 
 
@@ -188,8 +189,11 @@ def _table(lines: Sequence[Said], token: int, token_text: TOKEN_TEXT, with_chanc
 
 
 def _bar(value: float) -> str:
-    number = "&lt;.001" if 0.0 < value < 0.0005 else f"{value:.3f}"
-    return f'<td style="--part:{value:.1%}">{number}</td>'
+    return f'<td style="--part:{value:.1%}">{_number(value)}</td>'
+
+
+def _number(value: float) -> str:
+    return "&lt;.001" if 0.0 < value < 0.0005 else f"{value:.3f}"
 
 
 def _code(token: int, token_text: TOKEN_TEXT) -> str:

@@ -171,6 +171,7 @@ class FakeEngine:
 
     def __init__(self, trace: RequestTrace | None = None, step_s: float = 0.0, fails_in: str = "") -> None:
         self.played = trace or make_trace(steps=6)
+        self.found = self.played.sensitivity
         self.step_s = step_s
         self.fails_in = fails_in
         self.prepared: list[tuple[str, str | None]] = []
@@ -226,6 +227,9 @@ class FakeEngine:
 
     def trace(self, request: str, lanes: list[LaneTrace], settings: Settings) -> RequestTrace:
         return replace(self.played, lanes={lane.name: lane for lane in lanes})
+
+    def sensitivity(self, request: str, tokens: list[int]) -> Sensitivity | None:
+        return self.found
 
     def clear_memories(self) -> None:
         pass

@@ -40,5 +40,6 @@ def split_figure(splits: Mapping[str, Split]) -> go.Figure:
         traces,
         bars=True,
         barmode="group",
+        bargap=0.45,
         yaxis=dict(title="states whose draft was accepted", tickformat=".0%", range=[0, 1.12]),
     )

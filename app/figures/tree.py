@@ -13,8 +13,8 @@ from app.marks import BONUS_COLOUR, HALO_COLOUR, NEUTRAL, SOURCE_COLOURS, SOURCE
 from recap_engine.trace import ROOT, StepTrace
 
 ROW_PX = 24  # height of one row of the tree: a marker and the text above its edge
-COLUMN_PX = 96  # least width of one depth; the page lets a tree that is wider than the screen scroll
-LABEL = 12  # characters of a token's text that fit above its edge
+COLUMN_PX = 84  # least width of one depth; the page lets a tree that is wider than the screen scroll
+LABEL = 11  # characters of a token's text that fit above its edge
 GAP = 0.009  # part of the width by which an edge stops short of a marker's centre: a hollow marker stays hollow
 CURVE = [(t / 12, (t / 12) ** 2 * (3 - t / 6)) for t in range(13)]  # a smooth step, (x, y) from (0, 0) to (1, 1)
 BEND = 0.38  # part of a column in which an edge bends; the rest runs level and carries the token's text
@@ -179,7 +179,7 @@ def _nodes(
     accepted = [decision == "accepted" for decision in step.decisions]
     opacity = [FAINT if decision == "unreached" else 1.0 for decision in step.decisions]
     agreed = [node for node in nodes if step.agree[node] > 1]
-    texts = [escape(shortened(shown(token, token_text), LABEL)) for token in step.tokens]
+    texts = [escape(shortened(shown(token, token_text), LABEL), quote=False) for token in step.tokens]
     rings = _points(
         "rings",
         [places[node] for node in agreed],
@@ -226,12 +226,12 @@ def _end(
         x=[place[0]],
         y=[place[1]],
         mode="markers+text",
-        text=[f"<b>{escape(shortened(text, LABEL))}</b>"],
+        text=[f"<b>{escape(shortened(text, LABEL), quote=False)}</b>"],
         textposition="top left",
         marker=dict(color=colour, size=13, symbol=symbol),
         textfont=dict(family=MONO, size=12, color=NEUTRAL),
         customdata=[node],
-        hovertext=f"<b>{escape(text)}</b> (id {token})<br>{name}: {meaning}",
+        hovertext=f"<b>{escape(text, quote=False)}</b> (id {token})<br>{name}: {meaning}",
         hoverinfo="text",
         name=name,
         showlegend=False,
@@ -246,8 +246,8 @@ def node_hover(step: StepTrace, node: int, token_text: Mapping[int, str]) -> str
     shares = " · ".join(f"{order}-gram {share:.3f}" for order, share in enumerate(step.shares[node], start=1))
     return "<br>".join(
         (
-            f"<b>{escape(shown(token, token_text))}</b> (id {token})",
-            f"node {node}, depth {step.depths[node]}, after {escape(shown(above, token_text))}",
+            f"<b>{escape(shown(token, token_text), quote=False)}</b> (id {token})",
+            f"node {node}, depth {step.depths[node]}, after {escape(shown(above, token_text), quote=False)}",
             f"source: {SOURCE_NAMES[step.orders[node]]}{orders}",
             f"fused probability {step.fused[node]:.3f} · path {step.path[node]:.3f}",
             f"shares: {shares}",
