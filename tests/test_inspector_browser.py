@@ -141,7 +141,8 @@ def test_a_node_is_explained_from_the_tree_the_list_and_the_table(address):
                 const plot = document.querySelector('#tree .js-plotly-plot');
                 const nodes = plot.data.find(trace => trace.name === 'nodes');
                 const box = plot.getBoundingClientRect(), {xaxis, yaxis} = plot._fullLayout;
-                return [box.left + xaxis._offset + xaxis.d2p(nodes.x[node]), box.top + yaxis._offset + yaxis.d2p(nodes.y[node])];
+                const along = (axis, value) => axis._offset + axis.d2p(value);
+                return [box.left + along(xaxis, nodes.x[node]), box.top + along(yaxis, nodes.y[node])];
             }""",
             rejected,
         )
@@ -174,7 +175,7 @@ def test_the_race_is_replayed_from_the_trace(address):
         page.open_tab("Race")
         page.wait_for_selector(".race[data-race]")
         for plot in ("progress", "phases", "speedup"):
-            page.wait_for_selector(f"#{plot} .js-plotly-plot .plot")
+            page.wait_for_selector(f"#{plot} .js-plotly-plot .main-svg")
         page.select_option("[data-race-speed]", "5")
         page.click("[data-race-play]")
         count = "Number(document.querySelector('[data-runner=recap] [data-count]').innerText)"
@@ -194,12 +195,12 @@ def test_the_memories_and_the_image_sensitive_states_are_drawn(address):
     with run(address) as page:
         page.open_tab("Memories")
         for plot in ("sizes", "hits", "acceptance", "depths", "accepted"):
-            page.wait_for_selector(f"#{plot} .js-plotly-plot .plot")
+            page.wait_for_selector(f"#{plot} .js-plotly-plot .main-svg")
         page.open_tab("Image-sensitive states")
         page.wait_for_selector("#heat .token")
         assert page.locator("#heat .token").count() == len(page.trace.sensitivity.kl)
         assert page.locator("#heat .changed").count() == sum(page.trace.sensitivity.changed)
-        page.wait_for_selector("#split .js-plotly-plot .plot")
+        page.wait_for_selector("#split .js-plotly-plot .main-svg")
         page.open_tab("Step by step")
         page.wait_for_selector("#tree .js-plotly-plot .point")
 
