@@ -174,6 +174,16 @@ def test_a_lane_of_ones_own_takes_a_function_or_a_decoder_and_one_that_fails_is_
         session(engine, ("magic",))
 
 
+@pytest.mark.parametrize("kind", ["qwen2_5_vl", "llava", "llama"])
+def test_prompt_lookup_does_not_draft_the_placeholders_of_a_picture(kind):
+    engine = tiny_engine(kind)
+    request = random_request(kind, seed=0)
+    ids = request.inputs["input_ids"]
+    ids[0, -1] = ids[0, 3]  # the word before the picture: what followed it is looked up
+    run = LANES["prompt-lookup"].build(Plan(engine, Settings(max_new_tokens=TOKENS))).run(request, [])
+    assert run.tokens == generated(engine, request, TOKENS)
+
+
 def test_a_case_that_cannot_be_asked_is_left_out_and_told(engine):
     prepare = engine.prepare
 

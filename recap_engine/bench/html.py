@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from recap_engine.bench.ratios import MEAN, rows
-from recap_engine.bench.report import Table, by_suite, overview, sentences
+from recap_engine.bench.report import CELLS, Table, by_suite, overview, sentences
 from recap_engine.bench.results import Measurement, Setting
 
 COLOURS = {
@@ -40,7 +40,7 @@ def page(setting: Setting, measurements: Sequence[Measurement]) -> str:
         f"<h1>{title}</h1><p>{HOW_TO_READ}</p>",
         _table(overview(found)),
         lanes_figure(found).to_html(include_plotlyjs=True, **options),
-        _table(by_suite(found)),
+        f"<p>{CELLS}</p>{_table(by_suite(found))}",
         suites_figure(found).to_html(include_plotlyjs=False, **options),
         requests_figure(measurements).to_html(include_plotlyjs=False, **options),
         _list("Ratios, outputs and notes", sentences(setting, measurements)),

@@ -142,13 +142,17 @@ def _run_of(trace: LaneTrace) -> Run:
     return Run(trace.tokens, trace.n_steps, trace.prefill_s, trace.seed_s + trace.decode_s)
 
 
-def _generate(model: Any, inputs: Inputs, most: int, **options: int) -> list[int]:
+def _generate(model: Any, inputs: Inputs, most: int, **options: Any) -> list[int]:
     ids = model.generate(**inputs, do_sample=False, max_new_tokens=most, **options)
     return ids[0, inputs["input_ids"].shape[1] :].tolist()
 
 
-def _prompt_lookup(model: Any, inputs: Inputs, most: int) -> list[int]:
-    return _generate(model, inputs, most, prompt_lookup_num_tokens=10)
+def _prompt_lookup(plan: Plan) -> Lane:
+    """Placeholders of the picture are forbidden: it would draft them from the prompt, and the model refuses that."""
+    target = plan.engine.target
+    image = target.family.image_token(target.model.config)
+    options = {"prompt_lookup_num_tokens": 10, "suppress_tokens": None if image is None else [image]}
+    return callable_lane(plan, lambda model, inputs, most: _generate(model, inputs, most, **options))
 
 
 def _oracle(plan: Plan) -> Lane:
@@ -161,7 +165,7 @@ LANES = {
     "generate": Kind("transformers' generate, greedy", lambda plan: callable_lane(plan, _generate)),
     "prompt-lookup": Kind(
         "transformers' generate with prompt_lookup_num_tokens=10: drafts what followed the same words before",
-        lambda plan: callable_lane(plan, _prompt_lookup),
+        _prompt_lookup,
     ),
     "ar": Kind("one token a step: the baseline of every speedup", lambda plan: engine_lane(plan, "ar")),
     "tr": Kind("Token Recycling with the 80 nodes of its paper", lambda plan: engine_lane(plan, "tr", 80)),

@@ -8,6 +8,7 @@ from typing import Any
 from recap_engine.bench.ratios import MEAN, headlines, rows
 from recap_engine.bench.results import Folder, Measurement, Setting
 
+CELLS = "Suite by suite, speedup in decoding and mean accepted tokens per step (MAT):"
 Table = list[list[str]]  # rows of cells, the heads first
 
 
@@ -29,8 +30,8 @@ def write(folder: Folder, setting: Setting, measurements: Sequence[Measurement])
 def text(setting: Setting, measurements: Sequence[Measurement]) -> str:
     """Markdown that also reads well in a terminal."""
     found = rows(measurements)
-    lines = [f"- {line}" for line in sentences(setting, measurements)]
-    return "\n".join(["Speedups over ar:", "", aligned(overview(found)), "", aligned(by_suite(found)), "", *lines])
+    tables = ["Speedups over ar:", "", aligned(overview(found)), "", CELLS, "", aligned(by_suite(found)), ""]
+    return "\n".join([*tables, *(f"- {line}" for line in sentences(setting, measurements))])
 
 
 def overview(found: Sequence[dict[str, Any]]) -> Table:
@@ -47,7 +48,7 @@ def overview(found: Sequence[dict[str, Any]]) -> Table:
 def by_suite(found: Sequence[dict[str, Any]]) -> Table:
     """Suites in rows, lanes in columns: decoding's speedup over AR, and mean accepted tokens per step."""
     names = [name for name in dict.fromkeys(row["lane"] for row in found) if name != "ar"]
-    table = [["suite", "tokens", *(f"{name}: speedup, MAT" for name in names)]]
+    table = [["suite", "tokens", *names]]
     for suite in dict.fromkeys(row["suite"] for row in found):
         cells = {row["lane"]: row for row in found if row["suite"] == suite}
         own = (f"{number(cells[name]['decode_mean'])}, {number(cells[name]['mat'])}" for name in names)

@@ -122,4 +122,4 @@ class Session:
 
 def _load() -> str:
     """Processes that want to run, the mean of the last minute."""
-    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    return f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} processors" if hasattr(os, "getloadavg") else "unknown"
