@@ -19,6 +19,7 @@ import argparse
 import os
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # before gradio is imported
 
@@ -27,8 +28,10 @@ import gradio as gr  # noqa: E402
 from app.files import Opened, open_file, without_model  # noqa: E402
 from app.page import build_page  # noqa: E402
 from app.theme import CSS_PATH, make_theme  # noqa: E402
-from recap_engine.engine import Engine  # noqa: E402
 from recap_engine.trace import TraceError  # noqa: E402
+
+if TYPE_CHECKING:
+    from recap_engine.engine import Engine
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -47,9 +50,14 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def start_loading(arguments: argparse.Namespace) -> Future[Engine]:
-    """Load the model in the background, so that the page opens at once and says that it is loading."""
-    pool = ThreadPoolExecutor(1, thread_name_prefix="loading")
-    return pool.submit(Engine.load, arguments.model or None, arguments.device, arguments.dtype)
+    """Load the model in the background, torch included, so that the page opens at once and says that it is loading."""
+
+    def load() -> Engine:
+        from recap_engine.engine import Engine
+
+        return Engine.load(arguments.model or None, arguments.device, arguments.dtype)
+
+    return ThreadPoolExecutor(1, thread_name_prefix="loading").submit(load)
 
 
 def open_trace(path: str | None) -> Opened | None:

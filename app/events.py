@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -20,10 +20,12 @@ from app.inspector_view import Inspector, show_trace, wire_inspector
 from app.lanes import Ask, StopFlag, answer
 from app.pictures import ReadyExample, draw_scene
 from app.wiring import ON_THE_MODEL, QUIET, Update, Visit, sentence
-from recap_engine.engine import Engine
 from recap_engine.errors import RecapError
 from recap_engine.settings import Settings
 from recap_engine.trace import RequestTrace
+
+if TYPE_CHECKING:
+    from recap_engine.engine import Engine
 
 
 @dataclass(frozen=True)

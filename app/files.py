@@ -5,13 +5,16 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app import texts
 from app.lanes import LaneRun
-from app.marks import shortened
-from recap_engine.engine import Engine
+from app.marks import LANES, shortened
 from recap_engine.errors import RecapError
-from recap_engine.trace import RequestTrace
+from recap_engine.trace import RequestTrace, TraceError
+
+if TYPE_CHECKING:
+    from recap_engine.engine import Engine
 
 SAVED_AS = "recap-trace.json.gz"
 
@@ -42,7 +45,12 @@ class Opened:
 
 def open_file(path: str | Path) -> Opened:
     """Read a trace file. Raises TraceError, whose message is for the visitor."""
-    return Opened(RequestTrace.load(path), Path(path).name)
+    trace = RequestTrace.load(path)
+    unknown = [name for name in trace.lanes if name not in LANES]
+    if unknown or not trace.lanes:
+        told = f"has a lane that this page does not know, {unknown[0]:.16}" if unknown else "has no lanes to show"
+        raise TraceError(f"This trace {told}.")
+    return Opened(trace, Path(path).name)
 
 
 def without_model() -> Future[Engine]:

@@ -38,8 +38,8 @@ new MutationObserver(() => {
 function follow() {
   const facts = find("#facts [data-step]");
   if (facts) markStep(facts.dataset.lane, facts.dataset.step);
+  all(".tree .js-plotly-plot").filter((tree) => tree.data && !tree.dataset.known).forEach(meetTree);
   const tree = plotOf("tree");
-  if (tree?.data && !tree.dataset.known) meetTree(tree);
   const why = find("#why [data-node]");
   if (tree?.data && why) markNode(tree, Number(why.dataset.node));
   all(".race[data-race]").forEach((board) => race.meet(board));
@@ -62,7 +62,7 @@ function markStep(lane, step) {
 
 function meetTree(tree) {
   tree.dataset.known = "1";
-  tree.on("plotly_click", (event) => {
+  if (tree === plotOf("tree")) tree.on("plotly_click", (event) => {
     const node = event.points[0].customdata;
     if (Number.isInteger(node)) trigger("choose", { node });
   });
@@ -81,7 +81,7 @@ function markNode(tree, node) {
 
 // ---- zoom and saving ----------------------------------------------------------------------------------------------
 
-addEventListener("resize", () => zoomTree(plotOf("tree"), "keep"));
+addEventListener("resize", () => all(".tree .js-plotly-plot").forEach((tree) => zoomTree(tree, "keep")));
 
 /** "in" and "out" by a quarter; "fit" is the page's width, but never so narrow that texts would overlap. */
 function zoomTree(tree, by) {

@@ -12,8 +12,8 @@ from app import lesson_picks as picks
 from app.lesson_picks import Pick
 
 # What a page can show beside its text, in this order. `pace`: tokens against time, of the page's lane alone; `race`: of
-# all lanes, with a replay; `cost`: time of a pass against nodes; `facts`: the step in words; `why`: the chosen node.
-PANELS = ("pace", "race", "cost", "facts", "tree", "mask", "why", "strip")
+# all lanes; `cost`: time of a pass against nodes; `facts`: the step in words; `why`: the chosen node.
+PANELS = ("pace", "race", "replay", "cost", "facts", "why", "legend", "tree", "mask", "strip")
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ Go from left to right. While a guess is what the target chose, it is **accepted*
 is **rejected** (hollow), and what hangs on it was never really in question (faint). The target’s own choice at that
 place is still good; it comes on top, as the **bonus token** (diamond): {bonus}
 
-Accepted here: {accepted_guesses}. With the bonus that makes **{emitted} for one pass**.
+Accepted here: {accepted_guesses}. With the bonus that makes **{emitted} for one pass**. (The colours and rings have a
+meaning too; it comes later.)
 """,
         View("description", "recap", picks.longest_line, frozenset({"tree"})),
         "And if already the first guess is wrong, was the pass for nothing?",
@@ -139,14 +140,15 @@ itself chose at that place. So token for token the answer is the one that plain 
 **lossless**. Bad guesses cost time, never words.
 
 The highlighted guess, {node}, is the one that this lane was surest of among all its mistakes: it held {node_fused} of
-the chances at its place. The target wanted {right}, so the guess was dropped. In this recording {same_answer}.
+the chances at its place. The target wanted {right}, so the guess was dropped. In this recording {same_answer}. And
+where the model is wrong, as a small one sometimes is, all lanes are wrong in the same words.
 
 Two things to know. This page decodes greedily; if answers are *sampled*, a rule by Leviathan et al. and Chen et al.
 decides on each guess so that the probabilities of the answers stay the same. And computers round: in half precision,
 a pass over more tokens may round a near tie the other way. When that happens, the page says where, and how near the
 tie was.
 """,
-        View("description", "recap", picks.surest_mistake, frozenset({"facts", "tree"})),
+        View("description", "recap", picks.surest_mistake, frozenset({"facts", "legend", "tree"})),
         "What would happen to the answer if all the guesses were random?",
         "To the answer, nothing. Nearly every guess would be rejected, so that a step gives hardly more than one "
         "token, and its pass costs a little more than a plain one. It would be the same answer, somewhat later.",
@@ -167,7 +169,7 @@ This tree gave **{emitted}**. Its best line alone would have given {line_emitted
 line lacked. Taking all trees of this answer, lines would have given {line_mat} tokens a step, and the trees gave
 {tree_mat}.
 """,
-        View("description", "recap", picks.tree_beats_line, frozenset({"facts", "tree"})),
+        View("description", "recap", picks.tree_beats_line, frozenset({"facts", "legend", "tree"})),
         "This tree has {nodes} nodes. How many of them could have been accepted, at the very most?",
         "As many as the tree is deep: {depth}. What is accepted is one path from the root downwards. All the other "
         "nodes are tried knowing that they will be thrown away; they are the price of being prepared.",
@@ -182,13 +184,14 @@ the text so far, the root, its own ancestors in the tree, and itself. Nobody els
 stood alone.
 
 In the square chart each row is a node, and each column something that it may or may not see; filled means *may see*.
-(The text before the root is left out: everybody sees it.) The dark row belongs to the last of the highlighted nodes.
+(The text before the root is left out: everybody sees it.) The row in full colour belongs to the last of the
+highlighted nodes.
 
 Two nodes of the same depth also get the same *position*, as if each were the only one: they are rivals for one place
 in the answer.
 """,
-        View("description", "recap", picks.handy_tree, frozenset({"tree", "mask"})),
-        "How many columns are filled in the dark row, that of {node}, and which ones?",
+        View("description", "recap", picks.handy_tree, frozenset({"legend", "tree", "mask"})),
+        "How many columns are filled in the row of {node}, and which ones?",
         "Its depth and one more, so {node_sees}: the root, its ancestors {ancestors}, and itself.",
         (SPECINFER, MEDUSA),
     ),
@@ -207,8 +210,8 @@ question to the next.
 
 Here the last token was {root}. The highlighted nodes are its row; {accepted_guesses} in a row came true.
 """,
-        View("description", "tr", picks.most_recycled, frozenset({"facts", "tree"})),
-        "TR also keeps what the target said at *rejected* guesses. Isn’t that rubbish?",
+        View("description", "tr", picks.most_recycled, frozenset({"facts", "legend", "tree"})),
+        "TR also keeps what the target said at rejected guesses. Isn’t that rubbish?",
         "No: it is the target’s own view of what follows that token, only not here. It is computed anyway, and the "
         "token may come again. Of the rows that this lane drafted from, {recycled_rejects} had been written at a "
         "rejected guess.",
@@ -228,7 +231,7 @@ RECAP’s abstract names this weakness: a table indexed by the last token alone 
 different pictures and beginnings. Reusing them fails most often at *image-sensitive* states, places where the
 target’s prediction changes when the picture is taken away.{without_picture}
 """,
-        View("description", "tr", picks.misled, frozenset({"facts", "tree", "why"})),
+        View("description", "tr", picks.misled, frozenset({"facts", "legend", "tree", "why"})),
         "Where do one-token keys do well all the same?",
         "Where the last token says nearly everything: inside a word, in a fixed phrase, after a word that is mostly "
         "followed by the same one. In this answer {first_guesses_right} of TR’s best guesses were right, counting the "
@@ -249,7 +252,7 @@ So all that they hold was said about *this* picture.
 {rival_place} In the tree the colours tell which key gave a guess its largest share; a ring means that several keys
 proposed the same token.
 """,
-        View("description", "recap", picks.longer_key_right, frozenset({"facts", "tree", "why"})),
+        View("description", "recap", picks.longer_key_right, frozenset({"facts", "legend", "tree", "why"})),
         "When an answer begins, the local memories are nearly empty. What does RECAP guess from then?",
         "From the one-token memory, which persists, and from what the target predicted along the prompt’s own words: "
         "those fill the memories before decoding begins (our choice, for TR too). Of the guesses accepted in the "
@@ -273,7 +276,7 @@ weighting**. Its abstract names that and gives no formula, so *what follows is o
 
 For the highlighted {node} that gives {shares_sum}.
 """,
-        View("description", "recap", picks.orders_weighed, frozenset({"facts", "tree", "why"})),
+        View("description", "recap", picks.orders_weighed, frozenset({"facts", "legend", "tree", "why"})),
         "Can a one-token record outweigh a three-token one?",
         "Yes, if it is more than {length_ratio} times as confident. More often it wins because the longer keys have "
         "nothing yet. Of this answer’s accepted guesses, {persistent_wins} had their largest share from the one-token "
@@ -293,7 +296,7 @@ the tree grow best-first (next comes the candidate whose whole path is most prob
 most tokens a second. {budget_rule} The highlighted node is the least probable one of the largest tree: its path had a
 chance of {node_path}.
 """,
-        View("table", "recap", picks.largest_tree, frozenset({"cost", "tree"})),
+        View("table", "recap", picks.largest_tree, frozenset({"cost", "legend", "tree"})),
         "If a pass over a hundred nodes took no longer than one over a single token, would a hundred nodes give a "
         "hundred tokens?",
         "No. A step accepts one path at most, so no more guesses than the tree is deep. And as the best candidates "
@@ -303,9 +306,9 @@ chance of {node_path}.
     Page(
         "Reading the race",
         """
-The chart has the engine’s own time stamps. Each stair is a step: as wide as the step took, and as high as the tokens
-that it gave. AR’s stairs are one token high. A lane that guesses wins if its stairs are more times as high than they
-are times as wide:
+The chart has the engine’s own time stamps; the replay below it shows the same. Each stair is a step: as wide as the
+step took, and as high as the tokens that it gave. AR’s stairs are one token high. A lane that guesses wins if its
+stairs are more times as high than they are times as wide:
 
 **speedup = tokens per step ÷ how many times as long a step takes**
 
@@ -316,7 +319,7 @@ This is one question on one machine. Another picture, model or processor gives o
 winner. The paper’s own measurements were made with larger models; we don’t claim to have repeated them. What must
 hold everywhere is that the answers are equal: here {same_answer}.
 """,
-        View("description", "recap", picks.most_given, frozenset({"race", "strip"})),
+        View("description", "recap", picks.most_given, frozenset({"race", "replay"})),
         "Token Recycling gives {tr_mat} tokens a step here. How much longer than AR’s may its steps take until "
         "nothing is won?",
         "Up to {tr_mat} times as long. Here they take {tr_slower} times as long, and so it decodes at {tr_speedup} "
@@ -333,13 +336,13 @@ You have seen a recording. On the *Ask* tab you can make your own. Some things w
 - Compare a long description or a table with a one-word answer. Recycling needs something that comes again.
 - Set the budget to its smallest and to its largest value. Watch tokens per step, then watch time.
 
-The reading that this page grew out of left a question open: how does RECAP compare with TR beyond the paper’s
-single-turn benchmarks? Here you see a *second turn* about the same picture: {emitted} from its best step. One answer
-proves nothing; many, on your own model and data, would.
+The reading that we started from left a question open: how does RECAP compare with TR beyond the paper’s single-turn
+benchmarks? Here you see a *second turn* about the same picture: {emitted} from its best step. One answer proves
+nothing; many, on your own model and data, would.
 
 No model at hand? Every saved trace can be opened again, on any machine.
 """,
-        View("two-turn", "recap", picks.most_given, frozenset({"facts", "strip", "tree"})),
+        View("two-turn", "recap", picks.most_given, frozenset({"facts", "strip", "legend", "tree"})),
         "Before you press Run: for which answers do you expect RECAP to gain most over TR?",
         "A good guess: for those in which phrases come again and the picture decides what they say, as in a long "
         "description. There a local memory has seen the phrase with this picture, and a one-token row has not. Try "

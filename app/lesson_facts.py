@@ -106,7 +106,8 @@ def same_answer(moment: Moment) -> str:
 def budget_rule(moment: Moment) -> str:
     """How large RECAP's trees were allowed to be in this recording, and how large they were."""
     budget, sizes = _lane(moment, "recap").settings.get("budget"), _sizes(moment, "recap")
-    found = f"RECAP’s trees had from {number(min(sizes))} to {number(max(sizes))} nodes"
+    least, most = min(sizes), max(sizes)
+    found = f"RECAP’s trees had {f'from {number(least)} to ' if least < most else ''}{number(most)} nodes"
     if isinstance(budget, int):
         return f"This recording was made with a fixed budget of {budget} nodes, and {found}."
     return f"In this recording {found}."
@@ -189,10 +190,10 @@ def rival_place(moment: Moment) -> str:
 
 
 def shares_sum(moment: Moment) -> str:
-    """The chosen node's score as a sum: `0.10 + 0.02 + 0.19 = 0.31`."""
+    """The chosen node's score as a sum: `0.103 + 0.021 + 0.190 = 0.314`."""
     step = moment.step
-    shares = " + ".join(f"{share:.2f}" for share in step.shares[moment.node])
-    return f"{shares} = {step.fused[moment.node]:.2f}"
+    shares = " + ".join(f"{share:.3f}" for share in step.shares[moment.node])
+    return f"{shares} = {step.fused[moment.node]:.3f}"
 
 
 def opinions(moment: Moment) -> str:
@@ -249,7 +250,6 @@ FACTS: dict[str, Fact] = {
     "tr_mat": lambda m: f"{_lane(m, 'tr').mat:.2f}",
     "tr_slower": lambda m: f"{_slower(m, 'tr'):.2f}",
     "tr_speedup": lambda m: f"{_speedup(m, 'tr'):.2f}",
-    "recap_steps": lambda m: str(_lane(m, "recap").n_steps),
     "recap_mat": lambda m: f"{_lane(m, 'recap').mat:.2f}",
     "recap_slower": lambda m: f"{_slower(m, 'recap'):.2f}",
     "recap_speedup": lambda m: f"{_speedup(m, 'recap'):.2f}",
@@ -266,7 +266,6 @@ FACTS: dict[str, Fact] = {
     # the step
     "root": lambda m: code(m.step.root_token, m),
     "line": lambda m: " ".join(code(m.step.tokens[node], m) for node in first_line(m.step)),
-    "accepted": lambda m: number(len(m.step.accepted)),
     "accepted_guesses": lambda m: count(len(m.step.accepted), "guess", "es"),
     "bonus": lambda m: code(m.step.bonus, m),
     "emitted": lambda m: count(len(m.step.emitted), "token"),
@@ -277,7 +276,6 @@ FACTS: dict[str, Fact] = {
     "node": lambda m: code(m.step.tokens[m.node], m),
     "node_fused": lambda m: f"{m.step.fused[m.node]:.0%}",
     "node_path": lambda m: f"{m.step.path[m.node]:.1%}",
-    "node_depth": lambda m: number(m.step.depths[m.node]),
     "node_sees": lambda m: number(m.step.depths[m.node] + 1),
     "ancestors": lambda m: listed([code(m.step.tokens[node], m) for node in m.nodes[:-1]]),
     "after": lambda m: _key(m, 1),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import plotly.graph_objects as go
 
 from app import texts
 from app.cards import notice
@@ -29,8 +30,10 @@ from app.strips import answer_strip
 from app.why import explain
 from app.why_panel import why_panel
 from app.wiring import QUIET, Update, sentence
-from recap_engine.recordings import FOLDER
+from recap_engine.scenes.gallery import EXAMPLES
 from recap_engine.trace import RequestTrace, TraceError
+
+FOLDER = EXAMPLES.with_name("traces")  # that of `recap_engine.recordings`, which can't be imported without torch
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,11 @@ class LessonPart:
     onward: gr.Button
     scene: gr.HTML
     panels: dict[str, gr.components.Component]  # by the names in `lesson.PANELS`
-    legend: gr.HTML
 
     @property
     def shown(self) -> list[gr.blocks.Block]:
         texts = [self.page, self.previous, self.following, self.body, self.question, self.sources, self.onward]
-        return [*texts, self.scene, self.legend, *self.panels.values()]
+        return [*texts, self.scene, *self.panels.values()]
 
 
 # ---- layout ------------------------------------------------------------------------------------------------------
@@ -67,28 +69,27 @@ def lay_out_lesson(tab: gr.Tab) -> LessonPart:
             titles, value=0, label="Page", container=False, filterable=False, elem_id="lesson-page", scale=4
         )
         following = gr.Button("Next →", variant="primary", elem_id="lesson-next", min_width=110, scale=1)
-    with gr.Row():
-        with gr.Column(scale=5, min_width=320):
+    with gr.Row(elem_id="lesson-row"):
+        with gr.Column(scale=5, min_width=320, elem_id="lesson-text"):
             body = gr.Markdown(elem_id="lesson-body", latex_delimiters=[])
             question = gr.HTML(elem_id="lesson-question")
+            onward = gr.Button("Next page →", size="sm", elem_id="lesson-onward")
             sources = gr.HTML(elem_id="lesson-sources")
-        with gr.Column(scale=7, min_width=320):
+        with gr.Column(scale=8, min_width=320, elem_id="lesson-views"):
             scene = gr.HTML(elem_id="lesson-scene")
             panels: dict[str, gr.components.Component] = {
                 "pace": _plot("pace"),
-                "race": gr.HTML(visible=False, elem_id="lesson-race"),
+                "race": _plot("race"),
+                "replay": gr.HTML(visible=False, elem_id="lesson-replay"),
                 "cost": _plot("cost"),
                 "facts": gr.HTML(visible=False, elem_id="lesson-facts"),
-            }
-            shown_legend = gr.HTML(legend(), visible=False)
-            panels |= {
-                "tree": _plot("tree", "tree"),
-                "mask": _plot("mask", "mask"),
                 "why": gr.HTML(visible=False, elem_id="lesson-why"),
+                "legend": gr.HTML(visible=False),
+                "tree": _plot("tree", "tree"),
+                "mask": _plot("mask"),
                 "strip": gr.HTML(visible=False, elem_id="lesson-strip"),
             }
-    onward = gr.Button("Next page →", size="sm", elem_id="lesson-onward")
-    return LessonPart(tab, page, previous, following, body, question, sources, onward, scene, panels, shown_legend)
+    return LessonPart(tab, page, previous, following, body, question, sources, onward, scene, panels)
 
 
 def _plot(name: str, *classes: str) -> gr.Plot:
@@ -111,12 +112,19 @@ def moment_of(page: Page, trace: RequestTrace) -> Moment:
     return page.view.pick(trace, trace.lanes[page.view.lane])
 
 
+def narrower(tree: go.Figure) -> go.Figure:
+    """A tree for the narrow column beside the text: its depths may stand closer before it has to be scrolled."""
+    return tree.update_layout(meta=dict(width=0.9 * tree.layout.meta["width"]))
+
+
 SHOWN: dict[str, Callable[[Moment], Any]] = {
     "pace": lambda m: progress_figure(replace(m.trace, lanes={m.lane.name: m.whole})),
-    "race": lambda m: race_board(m.trace),
+    "race": lambda m: progress_figure(m.trace),
+    "replay": lambda m: race_board(m.trace),
     "cost": lambda m: cost_figure(m.trace),
+    "legend": lambda m: legend(),
     "facts": lambda m: step_facts(m.lane, m.number, m.trace.token_text),
-    "tree": lambda m: tree_figure(m.step, m.trace.token_text, m.nodes),
+    "tree": lambda m: narrower(tree_figure(m.step, m.trace.token_text, m.nodes)),
     "mask": lambda m: mask_figure(m.step, m.trace.token_text, m.node),
     "why": lambda m: why_panel(explain(m.trace, m.whole, m.number, m.node), m.whole, m.trace.token_text),
     "strip": lambda m: answer_strip(m.whole, m.number, m.trace.token_text),
@@ -132,33 +140,28 @@ def show_page(part: LessonPart, number: int) -> Update:
         part.following: gr.update(interactive=not last),
         part.onward: gr.update(visible=not last),
     }
-    hidden = {panel: gr.update(visible=False) for panel in (*part.panels.values(), part.legend)}
+    hidden = {panel: gr.update(visible=False) for panel in part.panels.values()}
     try:
         moment = moment_of(page, recorded(page.view.trace))
     except Exception as error:
-        told = texts.NO_RECORDINGS if isinstance(error, TraceError) else sentence(error)
-        title = {part.body: f"## {page.title}", part.question: "", part.sources: "", part.scene: notice(told, "bad")}
-        return turned | hidden | title
-    views = {part.panels[name]: gr.update(value=SHOWN[name](moment), visible=True) for name in page.view.panels} | (
-        {part.legend: gr.update(visible=True)} if "tree" in page.view.panels else {}
-    )
-    return (
-        turned
-        | hidden
-        | views
-        | {
-            part.body: f"## {page.title}\n{fill(page.body, moment)}",
-            part.question: question_card(page, moment),
-            part.sources: sources_line(page),
-            part.scene: scene_card(page, moment),
-        }
-    )
+        why = texts.NO_RECORDINGS if isinstance(error, TraceError) else sentence(error)
+        untold = {part.body: f"## {page.title}", part.question: "", part.sources: "", part.scene: notice(why, "bad")}
+        return turned | hidden | untold
+    views = {part.panels[name]: gr.update(value=SHOWN[name](moment), visible=True) for name in page.view.panels}
+    told = {
+        part.body: f"## {page.title}\n{fill(page.body, moment)}",
+        part.question: question_card(page, moment),
+        part.sources: sources_line(page),
+        part.scene: scene_card(page, moment),
+    }
+    return turned | hidden | views | told
 
 
 def question_card(page: Page, moment: Moment) -> str:
     """The page's question; its answer opens on request."""
+    number = PAGES.index(page) + 1
     return (
-        f'<section class="quiz" data-page="{PAGES.index(page) + 1}" aria-label="Question"><p>{fill(page.question, moment)}</p>'
+        f'<section class="quiz" data-page="{number}" aria-label="Question"><p>{fill(page.question, moment)}</p>'
         f"<details><summary>Show the answer</summary><p>{fill(page.answer, moment)}</p></details></section>"
     )
 
@@ -179,7 +182,7 @@ def scene_card(page: Page, moment: Moment) -> str:
     picture = _picture(FOLDER / f"{page.view.trace}.png")
     return (
         f'<figure class="scene-card">{picture}<figcaption><b>{escape(trace.question)}</b>'
-        f"<span>{escape(moment.whole.text)}</span>"
+        f'<span class="words" tabindex="0">{escape(moment.whole.text)}</span>'
         f'<span class="quiet">Recorded {escape(when)}: {answered}.</span></figcaption></figure>'
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 import gradio as gr
 
@@ -25,7 +26,9 @@ from app.lesson_view import lay_out_lesson, wire_lesson
 from app.marks import LANES
 from app.pictures import ReadyExample, as_uploaded, read_examples
 from app.wiring import Visit
-from recap_engine.engine import Engine
+
+if TYPE_CHECKING:
+    from recap_engine.engine import Engine  # needs torch, which a page without a model can do without
 
 BUDGETS: list[str | int] = ["auto", 8, 16, 24, 32, 48, 64, 80]
 

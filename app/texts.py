@@ -55,7 +55,10 @@ picture and question, and weighs the sources by how sure the model was.
 changes from run to run. A lane's clock stands still while the page is drawn.
 """
 
-FIRST_STEPS = "Choose an example, draw a scene or bring a picture; then press Run."
+FIRST_STEPS = (
+    "Choose an example, draw a scene or bring a picture; then press Run. New to all this? The Lesson tab explains it "
+    "in a few short pages."
+)
 NO_LANES = "Choose at least one lane in the settings."
 STILL_LOADING = "The model is still loading; the run begins when it is there."
 FORGOTTEN = "The persistent memories are empty: the next run starts cold."

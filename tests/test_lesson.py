@@ -49,6 +49,7 @@ def test_there_are_ten_to_twelve_pages_of_different_titles():
 def test_a_page_has_everything_and_no_number_of_its_own(page):
     assert page.body.strip() and page.question.endswith("?") and page.answer and page.sources
     assert page.view.panels and page.view.panels <= set(PANELS)
+    assert "*" not in page.question + page.answer, "only the body is Markdown"
     for text in (page.body, page.question, page.answer):
         assert set(FACT.findall(text)) <= set(FACTS)
         assert not re.search(r"\d", text), "a number must be computed from the trace"
@@ -159,7 +160,7 @@ def test_the_weighed_records_differ():
 
 def test_the_trees_of_the_cost_page_have_many_sizes():
     _, moment = shown("How large a tree?")
-    assert len({len(step.tokens) for step in moment.whole.steps}) > 3
+    assert len({len(step.tokens) for lane in moment.trace.lanes.values() for step in lane.steps}) > 4
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -198,6 +199,13 @@ def test_the_cost_chart_has_a_point_per_step():
 
 
 # ---- without the recordings ----
+
+
+def test_the_lesson_reads_what_the_command_records():
+    from recap_engine import recordings
+
+    assert lesson_view.FOLDER == recordings.FOLDER
+    assert set(RECORDED) <= set(recordings.RECORDED)
 
 
 def test_missing_recordings_are_told_in_one_friendly_sentence(monkeypatch, tmp_path):

@@ -1,34 +1,16 @@
 """The whole page in a real browser: `python app.py` with a real model, an example asked about, every step looked at."""
 
-import os
-import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from concurrent.futures import Future
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from app_fakes import FakeEngine, make_trace
-from playwright.sync_api import sync_playwright
+from browser import program, served, visit
 
 from app.page import build_page
-from app.theme import CSS_PATH, make_theme
 from recap_engine.models.loading import EMBEDDED
 from recap_engine.scenes import FAMILIES, make_example
 from recap_engine.scenes.model import build_model, build_processor, build_tokenizer
 from recap_engine.trace import RequestTrace
-
-ROOT = Path(__file__).parent.parent
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-PATIENCE_MS = 180_000
-
-if not CHROMIUM and not os.environ.get("CI"):
-    pytest.skip("no chromium on this machine", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
@@ -46,49 +28,8 @@ def model_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(model_folder):
-    """`python app.py` in its own process, as a visitor's laptop runs it."""
-    port = free_port()
-    environment = os.environ | {"RECAP_MODEL": str(model_folder), "GRADIO_SERVER_PORT": str(port)}
-    server = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=environment)
-    try:
-        wait_for(f"http://127.0.0.1:{port}/", server)
-        yield f"http://127.0.0.1:{port}/"
-    finally:
-        server.terminate()
-        server.wait(20)
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def wait_for(url, server, patience_s=120):
-    for _ in range(patience_s * 2):
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except OSError:
-            assert server.poll() is None, "the app ended before it answered"
-            time.sleep(0.5)
-    raise TimeoutError(url)
-
-
-@contextmanager
-def visit(url, width=1280):
-    """A page in a fresh browser that fails the test on any script error."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        page.set_default_timeout(PATIENCE_MS)
-        faults = []
-        page.on("pageerror", lambda fault: faults.append(str(fault)))
-        page.goto(url)
-        page.wait_for_selector(".chip.ready")
-        yield page
-        browser.close()
-    assert not faults
+    with program(environment={"RECAP_MODEL": str(model_folder)}) as url:
+        yield url
 
 
 def test_a_question_about_an_example_gives_three_equal_answers_and_a_tree(address, tmp_path):
@@ -143,17 +84,12 @@ def test_a_broken_picture_is_told_in_one_sentence(address, tmp_path):
 def test_stop_keeps_what_was_produced():
     loading = Future()
     loading.set_result(FakeEngine(make_trace(steps=60), step_s=0.1))
-    page_server = build_page(loading)
-    _, url, _ = page_server.launch(prevent_thread_lock=True, quiet=True, theme=make_theme(), css_paths=CSS_PATH)
-    try:
-        with visit(url) as page:
-            page.fill("#question textarea", "Tell me everything.")
-            page.keyboard.press("Enter")
-            page.wait_for_function("document.querySelector('[data-lane=ar] dd').innerText !== '–'")
-            page.click("#stop")
-            page.wait_for_selector("[data-lane=ar].stopped", timeout=5000)
-            page.wait_for_selector("#run:not([disabled])")
-            assert page.inner_text("[data-lane=ar] .answer").strip()
-            page.wait_for_selector("#download")
-    finally:
-        page_server.close()
+    with served(build_page(loading)) as url, visit(url) as page:
+        page.fill("#question textarea", "Tell me everything.")
+        page.keyboard.press("Enter")
+        page.wait_for_function("document.querySelector('[data-lane=ar] dd').innerText !== '–'")
+        page.click("#stop")
+        page.wait_for_selector("[data-lane=ar].stopped", timeout=5000)
+        page.wait_for_selector("#run:not([disabled])")
+        assert page.inner_text("[data-lane=ar] .answer").strip()
+        page.wait_for_selector("#download")

@@ -18,7 +18,7 @@ HIDDEN, SEEN, SEEN_HERE = "rgba(128,128,128,0.09)", "rgba(0,114,178,0.4)", "rgb(
 def mask_figure(step: StepTrace, token_text: Mapping[int, str], node: int) -> go.Figure:
     """Who may see whom in the pass over a step's tree: a row per token, a column per token that it may see or not.
 
-    Row 0 is the root, row 1 + i is node i; the row of `node` is dark. 0 hidden, 1 visible, 2 visible in the dark row.
+    Row 0 is the root, row 1 + i is node i; the row of `node` is in full colour. 0 is hidden, 1 visible, 2 both.
     """
     visible = ancestors_and_self(step)
     size = len(visible)
@@ -26,7 +26,7 @@ def mask_figure(step: StepTrace, token_text: Mapping[int, str], node: int) -> go
         [(2 if row == node + 1 else 1) if column in visible[row] else 0 for column in range(size)]
         for row in range(size)
     ]
-    names = [escape(shortened(shown(token, token_text), 12)) for token in (step.root_token, *step.tokens)]
+    names = [escape(shortened(shown(token, token_text), 12), quote=False) for token in (step.root_token, *step.tokens)]
     hover = [
         [f"{below} {'may' if column in visible[row] else 'may not'} see {above}" for column, above in enumerate(names)]
         for row, below in enumerate(names)
