@@ -5,8 +5,8 @@ This runs after the step's clock has stopped, so that a recorded run reports the
 
 from recap_engine.memory import Record, TokenMemory
 from recap_engine.target import Reading
-from recap_engine.trace import LaneTrace, StepTrace
-from recap_engine.tree import ROOT, CandidateTree
+from recap_engine.trace import LaneTrace, StepTrace, decisions
+from recap_engine.tree import CandidateTree
 from recap_engine.weighting import share
 
 
@@ -37,7 +37,7 @@ class Recorder:
             if step.recalled[parent + 1] is None:
                 step.recalled[parent + 1] = self._maybe(one), self._maybe(two), self._maybe(three)
                 step.weights[parent + 1] = weights
-        step.decisions = decisions(tree, accepted)
+        step.decisions = decisions(tree.parents, accepted)
         step.target_probs, step.target_ranks = reading.node_probabilities, reading.node_ranks
         step.accepted = accepted
         rows = [0, *[node + 1 for node in accepted]]
@@ -58,16 +58,6 @@ class Recorder:
             request = record.written[0]
             self.lane.pictures.setdefault(request, self.pictures.get(request))
         return number
-
-
-def decisions(tree: CandidateTree, accepted: list[int]) -> list[str]:
-    """Per node: accepted, rejected (its parent was reached, it is not the argmax) or unreached (its parent was not)."""
-    kept = set(accepted)
-    reached = {ROOT, *accepted}
-    return [
-        "accepted" if node in kept else "rejected" if parent in reached else "unreached"
-        for node, parent in enumerate(tree.parents)
-    ]
 
 
 def _largest(shares: tuple[float, float, float]) -> int:

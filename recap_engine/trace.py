@@ -1,20 +1,33 @@
 """What was recorded: dataclasses <-> JSON <-> pandas.
 
 A `RequestTrace` is one request (a picture and a question) answered by several lanes; a `LaneTrace` is one decoder's run
-of it; a `StepTrace` is one draft -> verify -> accept -> update. Trees are kept as columns (one list per property, one
-entry per node) because that is cheap to record and small on disk. A file is plain JSON (`.json`) or the same gzipped
-(`.json.gz`): it holds no code, and a reader checks every value against the annotations below before it trusts it.
+of it; a `StepTrace` is one draft -> verify -> accept -> update. The dataclasses below are the schema: a file is their
+fields by name, as plain JSON (`.json`) or the same gzipped (`.json.gz`). It holds no code.
+
+    RequestTrace          model, question, settings, machine, the text of every token, image sensitivity
+      lanes: LaneTrace    one of "ar", "tr", "recap": answer, times
+        records: Records  what the target said at every row of the lane, and what was recalled there: each record once
+        steps: StepTrace  the tree as columns, one entry per node; the pass as columns, one entry per row (root + nodes)
+
+How a candidate came to be drafted: node i hangs under `parents[i]`, whose row is r = parents[i] + 1. The keys of row r
+(`RequestTrace.key`) found the records `recalled[r]`, the fusion gave them `weights[r]`, and `shares[i]` is, per order,
+weight times what the record gives to the node's token (`weighting.chances` of its probabilities). The shares sum to
+`fused[i]`. What the target itself said there is record `rows[r]`.
+
+Limits, all checked by `trace_reader` before a trace is trusted: MAX_BYTES of JSON and MAX_LISTS lists and objects in
+it, MAX_LANES lanes, MAX_STEPS steps a lane, MAX_NODES nodes a step, MAX_TOP_K tokens a record, MAX_NUMBER for ids and
+counts, MAX_TEXT characters a text. Numbers are finite, probabilities from 0 to 1, times not negative. A token's text is
+kept as it is, markup and all: whoever shows it must escape it.
+
+Schema 2 (this one) brought records, rows, weights, history and sensitivity; files of schema 1 are no longer read.
 """
 
 import gzip
 import json
 import math
-import types
-import typing
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +38,24 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 2
 MAX_BYTES = 64 * 2**20  # of JSON text, after decompression
+MAX_LISTS = 4 * 2**20  # lists and objects in it, which take more memory than their two characters
+MAX_LANES = 8
+MAX_STEPS = 2**14
+MAX_NODES = 2**12
+MAX_TOP_K = 64
+MAX_NUMBER = 2**31 - 1
+MAX_TEXT = 2**20
 DECISIONS = ("accepted", "rejected", "unreached")
 STOPS = ("eos", "length", "cancelled", "error")
 SCOPES = {1: "persistent", 2: "local", 3: "local"}  # by the order of the source
+MEMORIES = ("order1", "order2", "order3")
 PHASES = ("draft", "verify", "accept", "update")
 ROOT = -1  # the parent of the nodes of depth 1
 
 Written = tuple[int, int, bool]  # request number, step (-1: the prompt's own prefill), was the position accepted
+Indices = tuple[int | None, int | None, int | None]  # of records of the lane, by orders 1, 2 and 3
+Shares = tuple[float, float, float]  # of orders 1, 2 and 3
+Setting = str | int | float | bool | None
 
 
 class TraceError(RecapError, ValueError):
@@ -51,10 +75,6 @@ class Records:
         return len(self.tokens)
 
 
-PerOrder = tuple[int | None, int | None, int | None]  # indices into the lane's records, of orders 1, 2 and 3
-Weights = tuple[float, float, float]
-
-
 @dataclass(slots=True)
 class StepTrace:
     """One draft -> verify -> accept -> update. Node columns have one entry per node, parents before children.
@@ -70,16 +90,16 @@ class StepTrace:
     tokens: list[int] = field(default_factory=list)
     fused: list[float] = field(default_factory=list)  # chance among the siblings (TR: as tempered in its row)
     path: list[float] = field(default_factory=list)  # product of `fused` from the root down
-    shares: list[tuple[float, float, float]] = field(default_factory=list)  # of orders 1, 2, 3; they sum to `fused`
+    shares: list[Shares] = field(default_factory=list)  # what each order gave to `fused`
     orders: list[int] = field(default_factory=list)  # the order with the largest share
     agree: list[int] = field(default_factory=list)  # how many orders proposed this token here, 1 to 3
     decisions: list[str] = field(default_factory=list)  # see DECISIONS
     target_probs: list[float] = field(default_factory=list)  # the target's probability of the token at its parent
     target_ranks: list[int] = field(default_factory=list)  # 0 is the argmax
     rows: list[int] = field(default_factory=list)  # the record of what the target said at each row
-    recalled: list[PerOrder | None] = field(default_factory=list)
+    recalled: list[Indices | None] = field(default_factory=list)
     # ^ per row, the records that its key found and its children were taken from; None for a row without children
-    weights: list[Weights | None] = field(default_factory=list)  # of those records in the fusion; they sum to 1
+    weights: list[Shares | None] = field(default_factory=list)  # of those records in the fusion; they sum to 1
     accepted: list[int] = field(default_factory=list)  # nodes of the accepted path, from the root down
     bonus: int | None = None  # the target's own token after them; None if the answer ended inside the path
     emitted: list[int] = field(default_factory=list)  # what the step added to the answer
@@ -88,13 +108,13 @@ class StepTrace:
     verify_s: float = 0.0
     accept_s: float = 0.0
     update_s: float = 0.0
-    memory: dict[str, int] = field(default_factory=dict)  # {"order1": rows, "order2": keys, "order3": keys}
+    memory: dict[str, int] = field(default_factory=dict)  # keys held after the step, by MEMORIES
     ended_s: float = 0.0  # seconds of decoding, after the prefill, until this step's end
 
 
 @dataclass
 class LaneTrace:
-    """One decoder's run of a request, from its shared prefill to its end."""
+    """One decoder's run of a request, from its shared prefill to its end, or as far as it came."""
 
     name: str  # "ar", "tr" or "recap"
     tokens: list[int]  # the answer's ids, with the end-of-sequence token if the target produced it
@@ -103,7 +123,7 @@ class LaneTrace:
     decode_s: float  # the steps, without the time the consumer of the stream took
     first_token: int  # the argmax of the prefill
     steps: list[StepTrace]
-    settings: dict[str, Any]
+    settings: dict[str, Setting]
     stopped: str  # see STOPS
     seed_s: float = 0.0  # reading and storing the prompt's own records; 0 for AR, which needs none
     request: int = 0  # its number in the lane's persistent memory, from 1; 0 for AR, which has none
@@ -149,7 +169,7 @@ class LaneTrace:
                 return step.margins[offset]
         return None
 
-    def proposers(self, step: StepTrace, node: int) -> PerOrder:
+    def proposers(self, step: StepTrace, node: int) -> Indices:
         """Per order, the record that proposed the node; None where that order did not propose it."""
         one, two, three = step.recalled[step.parents[node] + 1] or (None, None, None)
         token = step.tokens[node]
@@ -259,8 +279,8 @@ class RequestTrace:
     image_size: tuple[int, int] | None  # width, height
     prompt_tokens: int
     prompt_end: list[int]  # the prompt's last two tokens, with which the first keys begin
-    settings: dict[str, Any]
-    machine: dict[str, Any]
+    settings: dict[str, Setting]
+    machine: dict[str, Setting]
     created: str  # ISO 8601, UTC
     lanes: dict[str, LaneTrace]
     token_text: dict[int, str]  # the text of every token id in the trace
@@ -286,39 +306,30 @@ class RequestTrace:
         return (*self.prompt_end, *lane.tokens[: step.root_position + 1], *reversed(path))[-3:]
 
     def to_json(self) -> str:
-        """Compact JSON; numbers keep six significant digits."""
-        return json.dumps(_rounded(asdict(self)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        """Compact JSON; numbers keep six significant digits. Raises TraceError for one that is not finite."""
+        return _json(self)
 
     @classmethod
     def from_json(cls, text: str) -> "RequestTrace":
         """Read what `to_json` wrote. Raises TraceError for anything else."""
-        if len(text) > MAX_BYTES:
-            raise TraceError(f"This trace is larger than the {MAX_BYTES // 2**20} MB that are read.")
-        try:
-            data = json.loads(text, parse_constant=_refuse_constant)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise TraceError("This file is not a trace: it is not valid JSON.") from error
-        if not isinstance(data, dict) or "schema" not in data:
-            raise TraceError("This file is not a trace: it names no schema version.")
-        if data["schema"] != SCHEMA_VERSION:
-            raise TraceError(f"This trace has schema {data['schema']!r:.20}; this reader knows only {SCHEMA_VERSION}.")
-        trace = _read(cls, data, "trace")
-        for name, lane in trace.lanes.items():
-            _check_lane(name, lane)
-        return trace
+        from recap_engine.trace_reader import parse
+
+        return parse(text)
 
     def save(self, path: str | Path) -> None:
         """Write `.json`, or gzipped when the name ends in `.gz`."""
         data = self.to_json().encode()
-        Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
+        Path(path).write_bytes(gzip.compress(data, 6, mtime=0) if str(path).endswith(".gz") else data)
 
     @classmethod
     def load(cls, path: str | Path) -> "RequestTrace":
-        """Read a `.json` or `.json.gz` file. Raises TraceError; nothing past MAX_BYTES is ever decompressed."""
+        """Read a file, gzipped or not. Raises TraceError; nothing past MAX_BYTES is ever read or decompressed."""
         try:
-            with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as file:
-                data = file.read(MAX_BYTES + 1)
-        except (EOFError, OSError, zlib.error) as error:
+            with open(path, "rb") as file:
+                packed = file.read(2) == b"\x1f\x8b"  # whatever its name: browsers rename and unpack files
+                file.seek(0)
+                data = (gzip.GzipFile(fileobj=file) if packed else file).read(MAX_BYTES + 1)
+        except (EOFError, OSError, ValueError, zlib.error) as error:
             raise TraceError("This trace cannot be opened: the file is missing or damaged.") from error
         try:
             return cls.from_json(data.decode())
@@ -341,99 +352,33 @@ def _first_difference(reference: LaneTrace, lane: LaneTrace) -> Difference | Non
     )
 
 
-def _rounded(value: Any) -> Any:
-    """The same value with floats at six significant digits and string keys, ready for JSON."""
+def decisions(parents: Sequence[int], accepted: Sequence[int]) -> list[str]:
+    """Per node: accepted, rejected (its parent was reached, it is not the argmax) or unreached (its parent was not)."""
+    kept = set(accepted)
+    reached = {ROOT, *accepted}
+    return [
+        "accepted" if node in kept else "rejected" if parent in reached else "unreached"
+        for node, parent in enumerate(parents)
+    ]
+
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_digits = "%.6g".__mod__
+
+
+def _json(value: Any) -> str:
+    """Any part of a trace as JSON. Lists of numbers, which are nearly all of it, are written in one go."""
     if isinstance(value, float):
-        return float(f"{value:.6g}")
+        return _json([value])[1:-1]
+    if is_dataclass(value):
+        value = {column.name: getattr(value, column.name) for column in fields(value)}
     if isinstance(value, dict):
-        return {str(key): _rounded(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_rounded(item) for item in value]
-    return value
-
-
-# Reading: every value is checked against the dataclasses' own annotations, then trees against each other.
-
-
-def _refuse_constant(name: str) -> None:
-    raise TraceError(f"This trace holds {name}, which is not a number.")
-
-
-_hints = cache(typing.get_type_hints)
-
-
-def _read(kind: Any, value: Any, where: str) -> Any:
-    """`value`, parsed from JSON, as the annotated type `kind`. `where` names it in the error message."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any:
-        return value
-    if kind is float and type(value) in (int, float) and math.isfinite(value):
-        return float(value)
-    if kind in (int, str, bool) and type(value) is kind:
-        return value
-    if kind is type(None) and value is None:
-        return None
-    if origin is types.UnionType:
-        member = next(m for m in arguments if (m is type(None)) == (value is None))
-        return _read(member, value, where)
-    if origin is list and isinstance(value, list):
-        return [_read(arguments[0], item, where) for item in value]
-    if origin is tuple and isinstance(value, list) and len(value) == len(arguments):
-        return tuple(_read(k, item, where) for k, item in zip(arguments, value, strict=True))
-    if origin is dict and isinstance(value, dict):
-        return {_key(arguments[0], k, where): _read(arguments[1], v, f"{where}.{k:.20}") for k, v in value.items()}
-    if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, dict):
-        missing = [f.name for f in fields(kind) if f.name not in value]
-        if missing:
-            raise TraceError(f"This trace is incomplete: {where} lacks {missing[0]}.")
-        return kind(**{f.name: _read(_hints(kind)[f.name], value[f.name], f"{where}.{f.name}") for f in fields(kind)})
-    raise TraceError(f"This trace is malformed: {where} holds a value of the wrong kind.")
-
-
-def _key(kind: type, text: str, where: str) -> Any:
-    if kind is int and not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise TraceError(f"This trace is malformed: {where} has a key that is not a number.")
-    return kind(text)
-
-
-def _check_lane(name: str, lane: LaneTrace) -> None:
-    """Raise TraceError unless the lane's steps are well-formed trees that add up to its answer."""
-    if lane.name != name or lane.stopped not in STOPS:
-        raise TraceError(f"This trace is malformed: lane {name:.20} has a wrong name or end.")
-    answer = [lane.first_token]
-    for number, step in enumerate(lane.steps):
-        where = f"step {number} of lane {name:.20}"
-        if step.root_position != len(answer) - 1 or step.root_token != answer[-1]:
-            raise TraceError(f"This trace is malformed: {where} does not start where the step before it ended.")
-        _check_tree(step, where)
-        answer += step.emitted
-    if answer != lane.tokens:
-        raise TraceError(f"This trace is malformed: the steps of lane {name:.20} do not add up to its answer.")
-
-
-NODE_COLUMNS = (
-    *("parents", "depths", "tokens", "fused", "path", "shares", "orders", "agree", "decisions"),
-    *("target_probs", "target_ranks"),
-)
-ROW_COLUMNS = ("rows", "recalled", "weights")
-
-
-def _check_tree(step: StepTrace, where: str) -> None:
-    size = len(step.tokens)
-    if any(len(getattr(step, column)) != size for column in NODE_COLUMNS):
-        raise TraceError(f"This trace is malformed: {where} has columns of different lengths.")
-    if any(len(getattr(step, column)) != len(step.rows) for column in ROW_COLUMNS) or len(step.rows) not in (
-        1 + size,
-        size and 1 + size,
-    ):
-        raise TraceError(f"This trace is malformed: {where} has columns of different lengths.")
-    for node, parent in enumerate(step.parents):
-        if not ROOT <= parent < node or step.depths[node] != (1 if parent == ROOT else step.depths[parent] + 1):
-            raise TraceError(f"This trace is malformed: node {node} of {where} does not hang on an earlier node.")
-    if not (set(step.decisions) <= set(DECISIONS) and set(step.orders) <= set(SCOPES) and set(step.agree) <= {1, 2, 3}):
-        raise TraceError(f"This trace is malformed: {where} has an unknown decision or source.")
-    at = ROOT
-    for node in step.accepted:
-        if not 0 <= node < size or step.parents[node] != at:
-            raise TraceError(f"This trace is malformed: the accepted nodes of {where} are not a path from its root.")
-        at = node
+        return "{" + ",".join(f"{_dumps(str(key))}:{_json(item)}" for key, item in value.items()) + "}"
+    if not isinstance(value, (list, tuple)):
+        return _dumps(value)
+    kinds = set(map(type, value))
+    if float in kinds and kinds <= {float, int}:  # a whole number may stand for a float
+        if not all(map(math.isfinite, value)):
+            raise TraceError("This trace holds a number that is not finite, so it cannot be saved.")
+        return f"[{','.join(map(_digits, value))}]"
+    return _dumps(value) if kinds <= {int, str, bool} else f"[{','.join(map(_json, value))}]"

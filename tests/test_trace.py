@@ -1,15 +1,11 @@
-"""Traces: a true one survives a round trip; a foreign, huge or malformed one is refused in one clear sentence."""
-
-import gzip
-import json
+"""A true trace survives a round trip, and says what happened. (For the others, see test_trace_malformed.)"""
 
 import pytest
 from tiny_models import random_request, tiny_engine
 
-from recap_engine import trace as trace_module
 from recap_engine.engine import LANES
 from recap_engine.settings import Settings
-from recap_engine.trace import RequestTrace, TraceError
+from recap_engine.trace import RequestTrace
 from recap_engine.weighting import chances
 
 
@@ -151,59 +147,3 @@ def test_a_cancelled_lane_is_compared_as_far_as_it_came(trace):
     assert cut.comparison().differences["tr"].index == 4
     lane.stopped = "cancelled"
     assert cut.comparison().identical
-
-
-def _step(data):
-    return next(step for step in data["lanes"]["recap"]["steps"] if len(step["tokens"]) > 2 and step["accepted"])
-
-
-MALFORMED = {
-    "another schema": (lambda d: d.update(schema=1), "schema 1"),
-    "no schema": (lambda d: d.pop("schema"), "schema"),
-    "a missing field": (lambda d: d.pop("question"), "lacks question"),
-    "text for a number": (lambda d: d.update(prompt_tokens="many"), "prompt_tokens"),
-    "true for a number": (lambda d: d.update(prompt_tokens=True), "prompt_tokens"),
-    "a loop": (lambda d: _step(d)["parents"].__setitem__(0, 1), "earlier node"),
-    "a wrong depth": (lambda d: _step(d)["depths"].__setitem__(0, 7), "earlier node"),
-    "a short column": (lambda d: _step(d)["fused"].pop(), "different lengths"),
-    "an unknown decision": (lambda d: _step(d)["decisions"].__setitem__(0, "maybe"), "unknown decision"),
-    "an unknown order": (lambda d: _step(d)["orders"].__setitem__(0, 4), "unknown decision or source"),
-    "an accepted node that isn't there": (lambda d: _step(d).update(accepted=[999]), "not a path"),
-    "tokens that don't add up": (lambda d: d["lanes"]["recap"]["tokens"].append(1), "add up"),
-    "a step out of place": (lambda d: _step(d).update(root_position=999), "does not start where"),
-    "a wrong end": (lambda d: d["lanes"]["ar"].update(stopped="tired"), "wrong name or end"),
-    "a token that is no number": (lambda d: d["token_text"].update(x="y"), "not a number"),
-    "a list for a lane": (lambda d: d.update(lanes=[]), "wrong kind"),
-}
-
-
-@pytest.mark.parametrize("name", MALFORMED)
-def test_malformed_traces_are_refused(trace, name):
-    spoil, message = MALFORMED[name]
-    data = json.loads(trace.to_json())
-    spoil(data)
-    with pytest.raises(TraceError, match=message) as caught:
-        RequestTrace.from_json(json.dumps(data))
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 200
-
-
-@pytest.mark.parametrize("text", ["", "no json", "[]", "3", "null", '{"schema": 1}', "[" * 100_000, '{"schema": NaN}'])
-def test_what_is_not_a_trace_is_refused(text):
-    with pytest.raises(TraceError):
-        RequestTrace.from_json(text)
-
-
-def test_huge_and_damaged_files_are_refused(trace, tmp_path, monkeypatch):
-    monkeypatch.setattr(trace_module, "MAX_BYTES", 1000)
-    (tmp_path / "bomb.json.gz").write_bytes(gzip.compress(b" " * 10_000_000))
-    (tmp_path / "large.json").write_text(trace.to_json())
-    for name in ("bomb.json.gz", "large.json"):
-        with pytest.raises(TraceError, match="larger than"):
-            RequestTrace.load(tmp_path / name)
-    (tmp_path / "cut.json.gz").write_bytes(gzip.compress(trace.to_json().encode())[:50])
-    (tmp_path / "plain.json.gz").write_text("{}")
-    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
-    for name in ("cut.json.gz", "plain.json.gz", "binary.json", "missing.json"):
-        with pytest.raises(TraceError):
-            RequestTrace.load(tmp_path / name)
