@@ -22,10 +22,11 @@ from recap_engine.memory import TokenMemory
 from recap_engine.models.loading import load
 from recap_engine.models.prompting import Turn, build_inputs
 from recap_engine.request import Request
+from recap_engine.sensitivity import blank, measure
 from recap_engine.settings import Settings
 from recap_engine.stepcost import StepCost
 from recap_engine.target import Target
-from recap_engine.trace import LaneTrace, RequestTrace
+from recap_engine.trace import LaneTrace, RequestTrace, Sensitivity
 
 LANES = ("ar", "tr", "recap")
 
@@ -96,6 +97,7 @@ class Engine:
         picture = None if image is None else open_image(image)
         request = Request(build_inputs(self.processor, question, picture, history), question, list(history))
         if picture is not None:
+            request.picture = picture
             request.image_sha = hashlib.sha256(picture.tobytes()).hexdigest()
             request.image_size = picture.size
         if request.prompt_tokens >= self.target.max_position:
@@ -122,6 +124,19 @@ class Engine:
         """Run a lane to its end."""
         *_, last = self.run(request, lane, settings)
         return last.trace
+
+    def sensitivity(self, request: Request, tokens: list[int]) -> Sensitivity:
+        """How much the picture matters to each token of a finished answer; two passes, whatever its length.
+
+        Raises RecapError if the request has no picture.
+        """
+        if request.picture is None or self.processor is None:
+            raise RecapError("This question came without a picture, so there is nothing to take away.")
+        grey = build_inputs(self.processor, request.question, blank(request.picture.size), request.history)
+        try:
+            return measure(self.target, request.inputs, grey, tokens)
+        except torch.OutOfMemoryError as error:
+            raise RecapError("The device's memory is full: try a smaller picture or a shorter answer.") from error
 
     def trace(self, request: Request, lanes: Iterable[LaneTrace], settings: Settings) -> RequestTrace:
         """Bundle the lanes' traces with what is needed to read them elsewhere."""

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from PIL import Image
-
 from recap_engine.engine import LANES, Engine
 from recap_engine.models.prompting import Turn
+from recap_engine.request import Request
 from recap_engine.scenes.examples import Example, suite
 from recap_engine.settings import Settings
 from recap_engine.trace import RequestTrace
@@ -32,7 +31,9 @@ def record(engine: Engine, settings: Settings, folder: Path = FOLDER) -> Iterato
         for other in others:
             _answer_all(own, other, settings)
         path = folder / f"{name}.json.gz"
-        _answer_all(own, example, settings).save(path)
+        trace, request = _answer_all(own, example, settings)
+        trace.sensitivity = own.sensitivity(request, trace.lanes["ar"].tokens)
+        trace.save(path)
         example.picture.save(path.with_name(f"{name}.png"), optimize=True)
         yield path
 
@@ -42,16 +43,11 @@ def _long_examples(family: str, count: int) -> list[Example]:
     return list(islice(examples, count))
 
 
-def _answer_all(engine: Engine, example: Example, settings: Settings) -> RequestTrace:
-    """All lanes on every turn of the example; the trace of the last."""
+def _answer_all(engine: Engine, example: Example, settings: Settings) -> tuple[RequestTrace, Request]:
+    """All lanes on every turn of the example; the last turn's trace and request."""
     history: list[Turn] = []
     for question, _ in example.turns:
-        trace = _ask(engine, question, example.picture, history, settings)
-        history.append((question, trace.lanes["ar"].text))
-    return trace
-
-
-def _ask(engine: Engine, question: str, picture: Image.Image, history: list[Turn], settings: Settings) -> RequestTrace:
-    request = engine.prepare(question, picture, history)
-    lanes = [engine.answer(request, lane, settings) for lane in LANES]
-    return engine.trace(request, lanes, settings)
+        request = engine.prepare(question, example.picture, history)
+        lanes = [engine.answer(request, lane, settings) for lane in LANES]
+        history.append((question, lanes[0].text))
+    return engine.trace(request, lanes, settings), request

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from PIL import Image
 
 from recap_engine.target import Prefill
 
@@ -15,6 +16,7 @@ class Request:
     inputs: dict[str, torch.Tensor]  # input_ids [1, P], and what the family's processor adds for a picture
     question: str = ""
     history: Sequence[tuple[str, str]] = ()  # earlier turns, question and answer
+    picture: Image.Image | None = None
     image_sha: str | None = None  # SHA-256 of the picture's pixels
     image_size: tuple[int, int] | None = None  # width, height
     prefill: Prefill | None = None

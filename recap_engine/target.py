@@ -106,11 +106,8 @@ class Target:
         `read_prompt`.
         """
         start = time.perf_counter()
-        inputs = {name: value.to(self.device) for name, value in inputs.items()}
-        positions = prompt_positions(self.model, self.family, inputs)  # [1 or 3, 1, P] or [1, P]
-        forward = {name: value for name, value in inputs.items() if name not in NOT_FOR_FORWARD}
         cache = DynamicCache()
-        hidden = self.model.base_model(**forward, position_ids=positions, cache=cache).last_hidden_state[0]  # [P, D]
+        hidden, positions = self._read(inputs, cache)
         first_token = int(self.head(hidden[-1:]).argmax(-1))
         tokens = inputs["input_ids"][0].tolist()
         image_token = self.family.image_token(self.model.config)
@@ -124,6 +121,25 @@ class Target:
             first_token=first_token,
             seconds=time.perf_counter() - start,
         )
+
+    def _read(self, inputs: dict[str, torch.Tensor], cache: DynamicCache) -> tuple[torch.Tensor, torch.Tensor]:
+        """Last hidden states [P, D] and rotary positions, [3, 1, P] or [1, P], of a prompt; its keys join `cache`."""
+        inputs = {name: value.to(self.device) for name, value in inputs.items()}
+        positions = prompt_positions(self.model, self.family, inputs)
+        forward = {name: value for name, value in inputs.items() if name not in NOT_FOR_FORWARD}
+        hidden = self.model.base_model(**forward, position_ids=positions, cache=cache).last_hidden_state[0]
+        return hidden, positions
+
+    @torch.inference_mode()
+    def read_answer(self, inputs: dict[str, torch.Tensor], tokens: list[int]) -> torch.Tensor:
+        """Hidden states [tokens, D] from which the target says each of an answer's tokens, the prompt before them."""
+        added = {"input_ids": tokens[:-1], "mm_token_type_ids": [0] * (len(tokens) - 1)}  # an answer is text
+        longer = {
+            name: torch.cat([value, value.new_tensor([added[name]])], dim=1) if name in added else value
+            for name, value in inputs.items()
+        }
+        hidden, _ = self._read(longer, DynamicCache())
+        return hidden[-len(tokens) :]
 
     @torch.inference_mode()
     def read_prompt(self, prefill: Prefill, reads: Reads) -> Reading:
