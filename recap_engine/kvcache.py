@@ -3,9 +3,10 @@
 A verification pass writes the rows of the root and of all nodes behind the committed rows; committing moves the
 accepted ones together and forgets the rest. Nothing is ever concatenated. Stock transformers models use the buffers
 through the public cache interface: each attention layer calls `update`, and reads `get_seq_length` for masks and
-positions.
+positions. Layers with sliding attention keep all rows too, and a mask hides those behind their window.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,54 +15,86 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from recap_engine.errors import RecapError
 from recap_engine.tree import CandidateTree
 
+EVERYTHING: Mapping[str, int | None] = {"full_attention": None}
+
 
 class KVBuffer(Cache):
     """Keys and values of all layers, and the mask rows that hide a tree's paths from each other."""
 
-    def __init__(self, prefilled: Cache, next_position: int, new_tokens: int, most_nodes: int) -> None:
+    def __init__(
+        self,
+        prefilled: Cache,
+        next_position: int,
+        new_tokens: int,
+        most_nodes: int,
+        windows: Mapping[str, int | None] = EVERYTHING,
+    ) -> None:
         """Begin with the rows of `prefilled`, and leave room for `new_tokens` and for a pass over `most_nodes` nodes.
 
         `next_position` is the rotary position of the first new token (after a picture, M-RoPE makes it smaller than the
-        number of rows). Raises RecapError if the layers differ in size.
+        number of rows). `windows`: see `families.attention_windows`. Raises RecapError if layers hold fewer rows than
+        others.
         """
         layers: list[Any] = prefilled.layers
         keys: list[torch.Tensor] = [layer.keys for layer in layers]  # [1, heads, prompt, head width] each
         values: list[torch.Tensor] = [layer.values for layer in layers]
-        if any(layer.shape != stack[0].shape for stack in (keys, values) for layer in stack):
-            raise RecapError("This model's layers have keys of different sizes, which this decoder does not support.")
         self.length = keys[0].shape[2]  # committed rows; the root's own joins them when its pass is committed
+        if any(layer.shape[2] != self.length for layer in keys):
+            raise RecapError("This model's layers remember different numbers of tokens, so it cannot verify a tree.")
         self.position_offset = next_position - self.length  # rotary position minus row
+        self.windows = windows
         rows = self.length + new_tokens + most_nodes + 1
-        self.keys = self._stack(keys, rows)
-        self.values = self._stack(values, rows)
+        self.stacks: list[torch.Tensor] = []  # [layers alike, 1, heads, rows, head width] each
+        views = zip(self._allocate(keys, rows), self._allocate(values, rows), strict=True)
         self.mask = keys[0].new_zeros(1, 1, 1 + most_nodes, rows)  # additive; zero over the committed rows
-        super().__init__(layers=[BufferLayer(self, k, v) for k, v in zip(self.keys, self.values, strict=True)])
+        super().__init__(layers=[BufferLayer(self, k, v) for k, v in views])
 
-    def _stack(self, layers: list[torch.Tensor], rows: int) -> torch.Tensor:
-        """[layers, 1, heads, rows, head width], the prompt's rows filled in."""
-        _, heads, length, width = layers[0].shape
-        stack = layers[0].new_empty(len(layers), 1, heads, rows, width)
-        for buffer, prompt in zip(stack, layers, strict=True):
-            buffer[:, :, :length] = prompt
-        return stack
+    def _allocate(self, prompts: Sequence[torch.Tensor], rows: int) -> list[torch.Tensor]:
+        """[1, heads, rows, head width] per layer, the prompt's rows filled in.
 
-    def mask_for(self, tree: CandidateTree) -> torch.Tensor | None:
-        """Additive mask [1, 1, 1 + nodes, committed + 1 + nodes]; None for the root alone, which sees everything."""
+        Layers of the same size on the same device share one stack, so that committing takes one operation.
+        """
+        places = [(prompt.device, prompt.shape) for prompt in prompts]
+        slots = {}
+        for place in dict.fromkeys(places):
+            device, (_, heads, _, width) = place
+            alike = prompts[places.index(place)].new_empty(places.count(place), 1, heads, rows, width)
+            self.stacks.append(alike)
+            slots[place] = iter(alike)
+        views = [next(slots[place]) for place in places]
+        for view, prompt in zip(views, prompts, strict=True):
+            view[:, :, : self.length] = prompt
+        return views
+
+    def mask_for(self, tree: CandidateTree) -> torch.Tensor | dict[str, torch.Tensor] | None:
+        """Additive mask [1, 1, 1 + nodes, committed + 1 + nodes]; one for each kind of layer if there are several.
+
+        None for the root alone: then the model's own mask is right.
+        """
         if not len(tree):
             return None
         size = 1 + len(tree)
         mask = self.mask[:, :, :size, : self.length + size]
         mask[..., self.length :] = torch.from_numpy(tree.mask(hidden=-torch.inf))
-        return mask
+        masks = {kind: self._within(window, mask, tree) for kind, window in self.windows.items()}
+        return masks if len(masks) > 1 else next(iter(masks.values()))
+
+    def _within(self, window: int | None, mask: torch.Tensor, tree: CandidateTree) -> torch.Tensor:
+        """`mask`, with what lies `window` or more tokens back in a row's own text hidden as well."""
+        if window is None or self.length + max(tree.depths) < window:
+            return mask
+        own = self.length + torch.tensor([0, *tree.depths], device=mask.device)  # [1 + nodes], place in the text
+        places = torch.cat([torch.arange(self.length, device=mask.device), own])  # [committed + 1 + nodes]
+        return mask.masked_fill(places <= own[:, None] - window, -torch.inf)
 
     def commit(self, accepted: list[int]) -> None:
         """Keep the rows of the root and of the `accepted` nodes of the last pass, in that order."""
         start = self.length + 1
         end = start + len(accepted)
         if accepted and accepted[-1] != len(accepted) - 1:  # not already side by side
-            rows = torch.tensor([start + node for node in accepted], device=self.keys.device)
-            for buffer in (self.keys, self.values):
-                buffer[..., start:end, :] = buffer.index_select(3, rows)
+            for stack in self.stacks:
+                rows = torch.tensor([start + node for node in accepted], device=stack.device)
+                stack[..., start:end, :] = stack.index_select(3, rows)
         self.mask[..., self.length : end] = 0.0
         self.length = end
 

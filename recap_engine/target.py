@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
 
 from recap_engine.errors import RecapError
 from recap_engine.kvcache import KVBuffer
 from recap_engine.memory import Record
-from recap_engine.models.families import Family, prompt_positions
+from recap_engine.models.families import Family, attention_windows, prompt_positions
 from recap_engine.trace import Written
 from recap_engine.tree import CandidateTree
 
@@ -82,15 +81,16 @@ class Target:
     def __init__(self, model: PreTrainedModel, family: Family) -> None:
         self.model = model.eval()
         self.family = family
-        self.device = model.device
+        self.device = entry_device(model)
         self.head = model.get_output_embeddings()
         text = model.config.get_text_config()
         self.vocabulary: int = self.head.weight.shape[0]
         self.max_position: int = getattr(text, "max_position_embeddings", NO_LIMIT)
-        layers = DynamicCache(config=text).layers
-        if not all(isinstance(layer, DynamicLayer) for layer in layers):
-            raise RecapError("This model has layers without attention, which cannot verify a tree in one pass.")
-        self.window: int = min((getattr(layer, "sliding_window", NO_LIMIT) for layer in layers), default=NO_LIMIT)
+        self.windows = attention_windows(text)
+        scales = (getattr(text, name, None) for name in ("logit_scale", "logits_scaling"))  # Cohere's and Granite's
+        times, over = (scale if isinstance(scale, float) else 1.0 for scale in scales)
+        self.logit_scale: float = times / over
+        self.logit_bound: float | None = getattr(text, "final_logit_softcapping", None)
 
     @property
     def stop_tokens(self) -> frozenset[int]:
@@ -108,7 +108,7 @@ class Target:
         start = time.perf_counter()
         cache = DynamicCache()
         hidden, positions = self._read(inputs, cache)
-        first_token = int(self.head(hidden[-1:]).argmax(-1))
+        first_token = int(self.logits(hidden[-1:]).argmax(-1))
         tokens = inputs["input_ids"][0].tolist()
         image_token = self.family.image_token(self.model.config)
         text_positions = [i for i, token in enumerate(tokens) if token != image_token]
@@ -130,6 +130,13 @@ class Target:
         hidden = self.model.base_model(**forward, position_ids=positions, cache=cache).last_hidden_state[0]
         return hidden, positions
 
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[rows, V] of last hidden states [rows, D], scaled and bounded as the model's own forward does it."""
+        logits = self.head(hidden)
+        if self.logit_scale != 1.0:
+            logits = logits * self.logit_scale
+        return torch.tanh(logits / self.logit_bound) * self.logit_bound if self.logit_bound else logits
+
     @torch.inference_mode()
     def read_answer(self, inputs: dict[str, torch.Tensor], tokens: list[int]) -> torch.Tensor:
         """Hidden states [tokens, D] from which the target says each of an answer's tokens, the prompt before them."""
@@ -146,7 +153,7 @@ class Target:
         """The prompt's own predictions, one row per text position, in chunks that never hold CHUNK logits at once."""
         reading = Reading([])
         for rows in prefill.hidden.split(max(1, CHUNK // self.vocabulary)):
-            part = _read(self.head(rows), reads, None)
+            part = _read(self.logits(rows), reads, None)
             for column in ("argmax", "tokens", "probabilities", "entropy"):
                 getattr(reading, column).extend(getattr(part, column))
         return reading
@@ -155,15 +162,14 @@ class Target:
     def open(self, prefill: Prefill, new_tokens: int, most_nodes: int) -> KVBuffer:
         """A lane's own buffer, with room for `new_tokens` and for a pass over `most_nodes` nodes.
 
-        Raises RecapError if the answer could outgrow the model's positions, or a sliding window, beyond which a layer
-        no longer sees all committed rows.
+        Raises RecapError if the answer could outgrow the model's positions.
         """
-        if len(prefill.tokens) + new_tokens > self.window or prefill.next_position + new_tokens > self.max_position:
+        if prefill.next_position + new_tokens > self.max_position:
             raise RecapError(
                 f"The prompt of {len(prefill.tokens)} tokens and an answer of {new_tokens} do not fit "
-                f"this model's {min(self.window, self.max_position)} positions."
+                f"this model's {self.max_position} positions."
             )
-        return KVBuffer(prefill.cache, prefill.next_position, new_tokens, most_nodes)
+        return KVBuffer(prefill.cache, prefill.next_position, new_tokens, most_nodes, self.windows)
 
     @torch.inference_mode()
     def verify(self, buffer: KVBuffer, tree: CandidateTree, reads: Reads) -> Reading:
@@ -187,6 +193,13 @@ class Target:
         """Wait for the device, so that a clock read next is true."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def entry_device(model: PreTrainedModel) -> torch.device:
+    """Where a model takes its inputs; accelerate moves them on if its layers are spread over several devices."""
+    hook = getattr(model, "_hf_hook", None)
+    device = getattr(hook, "execution_device", None)
+    return model.device if device is None else torch.device(device)
 
 
 def _read(logits: torch.Tensor, reads: Reads, tree: CandidateTree | None) -> Reading:

@@ -1,6 +1,15 @@
 """The families of models this engine knows, by transformers' `model_type`; no remote code.
 
-A family differs from another in two things only: where its picture goes in the prompt, and how positions are counted.
+A family differs from another in two things only: which token stands for its picture, and how positions are counted.
+Everything else (templates, placeholders, tiles) is done by its own processor. Adding one is a task of some 20 lines:
+
+1. Here: a line in FAMILIES; if a picture's tokens do not take one position each, how they do in `prompt_positions`.
+2. `tests/tiny_models.py`: a function that builds the model with random weights and tiny sizes, its name in BUILDERS,
+   and a random picture as its inputs in `picture_inputs`.
+3. `tests/tiny_processors.py`: a function that builds its processor, its name in PROCESSORS.
+4. `pytest tests/test_lossless.py tests/test_families.py -k NAME`: every lane must give the ids of `generate`.
+
+Text-only models need no line: any causal model that passes `check.check_tree` when it is loaded is taken.
 """
 
 from dataclasses import dataclass
@@ -8,6 +17,7 @@ from typing import Any
 
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
+from transformers.cache_utils import get_layer_types_and_kwargs
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from recap_engine.errors import RecapError
@@ -38,18 +48,23 @@ FAMILIES = {
     "llava": Family("LLaVA-1.5"),
     "idefics3": Family("Idefics3"),
     "smolvlm": Family("SmolVLM"),
+    "gemma3": Family("Gemma-3"),
 }
 
 
-def family_of(config: PretrainedConfig) -> Family:
-    """The family of a configuration. Raises RecapError if there is none."""
-    kind = config.model_type
+def family_named(kind: str) -> Family:
+    """The family of a `model_type`. Raises RecapError if there is none."""
     if kind in FAMILIES:
         return FAMILIES[kind]
     if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         return TEXT
     known = ", ".join(family.name for family in FAMILIES.values())
     raise RecapError(f"Models of the kind {kind!r} are not supported; these are: {known}, and text-only causal models.")
+
+
+def family_of(config: PretrainedConfig) -> Family:
+    """The family of a configuration. Raises RecapError if there is none."""
+    return family_named(config.model_type)
 
 
 def prompt_positions(model: PreTrainedModel, family: Family, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -63,3 +78,17 @@ def prompt_positions(model: PreTrainedModel, family: Family, inputs: dict[str, t
         positions, _ = base.get_rope_index(ids, mm_token_type_ids=kinds, image_grid_thw=inputs["image_grid_thw"])
         return positions
     return torch.arange(ids.shape[1], device=ids.device)[None]
+
+
+def attention_windows(config: PretrainedConfig) -> dict[str, int | None]:
+    """How many rows each kind of attention layer sees, up to and with its own; None is all of them.
+
+    Raises RecapError for a model with layers in which a mask cannot keep a tree's paths apart.
+    """
+    kinds, options = get_layer_types_and_kwargs(config.get_text_config())
+    layers = {(kind, option.get("sliding_window")) for kind, option in zip(kinds, options, strict=True)}
+    windows = dict(layers)
+    if not set(windows) <= {"full_attention", "sliding_attention"} or len(windows) < len(layers):
+        others = ", ".join(sorted(set(windows) - {"full_attention", "sliding_attention"})) or "windows of several sizes"
+        raise RecapError(f"This model has layers that cannot verify a tree of candidates in one pass ({others}).")
+    return windows
