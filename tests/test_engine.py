@@ -117,7 +117,7 @@ def test_a_text_only_model_answers_questions_but_no_pictures(tmp_path):
 def test_models_that_cannot_be_had_are_refused_in_a_sentence(tmp_path, folder):
     CLIPConfig().save_pretrained(tmp_path / "clip")
     (tmp_path / "empty").mkdir()
-    for name, reason in ((tmp_path / "clip", "not supported"), (tmp_path / "empty", "cannot be loaded")):
+    for name, reason in ((tmp_path / "clip", "not supported"), (tmp_path / "empty", "no config.json")):
         with pytest.raises(RecapError, match=reason) as caught:
             Engine.load(name, device="cpu")
         assert "\n" not in str(caught.value)

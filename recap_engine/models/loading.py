@@ -1,9 +1,11 @@
 """Loading a model by name or folder: known families only, safetensors only, never code from the model's repository."""
 
+import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -11,16 +13,19 @@ from transformers import (
     AutoProcessor,
     AutoTokenizer,
     GenerationConfig,
+    PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     ProcessorMixin,
 )
 
 from recap_engine.errors import RecapError
-from recap_engine.models.families import Family, family_of
+from recap_engine.models import hub
+from recap_engine.models.families import Family, attention_windows, family_named
+from recap_engine.models.placement import FOUR_BIT, Placement, place
 
 EMBEDDED = Path(__file__).parents[2] / "assets" / "model"
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+READ_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError, SafetensorError)
 
 
 class Loaded(NamedTuple):
@@ -32,42 +37,100 @@ class Loaded(NamedTuple):
     name: str
 
 
-def load(name_or_path: str | Path | None = None, device: str = "auto", dtype: str = "auto") -> Loaded:
-    """A model of the hub or a local folder; None is the embedded one. Raises RecapError if it can't be had."""
+def load(
+    name_or_path: str | Path | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    progress: hub.Downloaded | None = None,
+) -> Loaded:
+    """A model of the hub or a local folder; None is the embedded one. `progress` hears of a download's bytes.
+
+    What can go wrong is looked at from the quick to the slow: name, kind, processor, memory, weights. Raises
+    RecapError with one sentence that says which, and the way out.
+    """
+    if name_or_path is None and not EMBEDDED.is_dir():
+        raise RecapError("The embedded model is not here: there is no folder assets/model beside the code.")
     source = str(EMBEDDED if name_or_path is None else name_or_path)
-    if name_or_path is None and not (EMBEDDED / "config.json").is_file():
-        raise RecapError(f"The embedded model is missing: there is no config.json in {EMBEDDED}.")
-    place = pick_device(device)
-    try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-        family = family_of(config)
-        kind = AutoModelForImageTextToText if family.vision else AutoModelForCausalLM
-        model = kind.from_pretrained(
-            source,
-            config=config,
-            dtype=pick_dtype(dtype, place),
-            use_safetensors=True,
-            trust_remote_code=False,
-            attn_implementation="sdpa",  # takes the 4-D mask of a candidate tree
-        )
-        reader = AutoProcessor if family.vision else AutoTokenizer
-        processor = reader.from_pretrained(source, trust_remote_code=False)
-    except (OSError, ValueError, ImportError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise RecapError(f"The model {source} cannot be loaded: {reason}") from error
+    name = "embedded model" if name_or_path is None else Path(source).name if Path(source).is_dir() else source
+    local = hub.local_folder(source)
+    folder = local or hub.download_plain(source)
+    config, family = read_config(folder, name)
+    processor = read_processor(folder, family, name)
+    build = AutoModelForImageTextToText if family.vision else AutoModelForCausalLM
+    where = place(config, build, device, dtype, name)
+    if local is None:
+        hub.download_weights(source, folder, progress)
+    elif hub.missing_weights(folder):
+        raise hub.no_weights(name, [file.name for file in folder.iterdir()])
+    model = read_weights(folder, config, build, where, name)
     tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
     make_greedy(model, tokenizer.eos_token_id)
-    model.to(place)  # type: ignore[arg-type]  # transformers wraps Module.to
-    lay_out(model)
-    name = "embedded model" if name_or_path is None else Path(source).name if Path(source).is_dir() else source
     return Loaded(model, family, processor, name)
+
+
+def read_config(folder: Path, name: str) -> tuple[PretrainedConfig, Family]:
+    """The configuration in a folder and the family it belongs to. Raises RecapError."""
+    file = folder / "config.json"
+    if not file.is_file():
+        raise RecapError(f"There is no model in {name}: it has no config.json.")
+    try:
+        family = family_named(str(json.loads(file.read_text("utf-8"))["model_type"]))
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except READ_ERRORS as error:
+        raise RecapError(f"The configuration of {name} cannot be read ({reason(error, folder)}).") from error
+    attention_windows(config)  # refuses what can't verify a tree before anything large is downloaded
+    return config, family
+
+
+def read_processor(folder: Path, family: Family, name: str) -> ProcessorMixin | PreTrainedTokenizerBase:
+    """The processor of a vision model or the tokenizer of a text-only one. Raises RecapError."""
+    reader: Any = AutoProcessor if family.vision else AutoTokenizer
+    try:
+        return reader.from_pretrained(folder, trust_remote_code=False)
+    except ImportError as error:
+        raise RecapError(f"The processor of {name} needs a package: {reason(error, folder)}") from error
+    except READ_ERRORS as error:
+        raise RecapError(
+            f"The processor files of {name} are missing or damaged ({reason(error, folder)}): download it again, with "
+            "processor_config.json or preprocessor_config.json, and the tokenizer's files."
+        ) from error
+
+
+def read_weights(folder: Path, config: PretrainedConfig, build: Any, where: Placement, name: str) -> PreTrainedModel:
+    """The model on its device. Raises RecapError if its weights are damaged, incomplete, or too large after all."""
+    try:
+        model, report = build.from_pretrained(
+            folder,
+            config=config,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **where.options,
+        )
+        if not where.placed:
+            model.to(where.device)
+            lay_out(model)
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise RecapError(
+            f"The memory of {where.device} ran out while {name} was loaded: choose a smaller model or dtype {FOUR_BIT}."
+        ) from error
+    except READ_ERRORS as error:
+        raise RecapError(f"The weights of {name} cannot be read ({reason(error, folder)}).") from error
+    if report["missing_keys"]:
+        raise RecapError(f"The weights of {name} lack {len(report['missing_keys'])} of its parts; download it again.")
+    return model
+
+
+def reason(error: BaseException, folder: Path) -> str:
+    """The first line of an error, without the path of the model's folder."""
+    return hub.first_line(error).replace(str(folder), "its folder")
 
 
 def lay_out(model: PreTrainedModel) -> None:
     """Turn the memory layout of a CPU's linear layers, not their values: rows of inputs side by side.
 
-    A product of few rows with such a matrix takes a third less time here (MKL; 1 to 32 rows of 256 x 704, measured), and
-    few rows is what decoding multiplies: one for autoregressive decoding, a tree's for verification.
+    A product of few rows with such a matrix takes a third less time here (MKL; 1 to 32 rows of 256 x 704, measured),
+    and few rows is what decoding multiplies: one for autoregressive decoding, a tree's for verification.
     """
     if model.device.type == "cpu":
         for module in model.modules():
@@ -85,26 +148,3 @@ def make_greedy(model: PreTrainedModel, eos_token_id: int | None = None) -> None
     model.generation_config = GenerationConfig(
         bos_token_id=given.bos_token_id, pad_token_id=given.pad_token_id, eos_token_id=eos
     )
-
-
-def pick_device(wish: str) -> torch.device:
-    """`auto`: a CUDA GPU, else Apple's, else the CPU. Raises RecapError for a device that isn't there."""
-    if wish == "auto":
-        wish = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        device = torch.device(wish)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise RecapError(f"There is no device {wish!r} here.") from error
-    return device
-
-
-def pick_dtype(wish: str, device: torch.device) -> torch.dtype:
-    """`auto`: half precision on a GPU, float32, in which decoding is exactly lossless, elsewhere."""
-    if wish == "auto":
-        if device.type != "cuda":
-            return torch.float32
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-    if wish not in DTYPES:
-        raise RecapError(f"dtype must be auto or one of {', '.join(DTYPES)}.")
-    return DTYPES[wish]
