@@ -17,8 +17,10 @@ from recap_engine import stepcost
 from recap_engine.decode import Progress, decode
 from recap_engine.decoders import Autoregressive, Decoder, Recap, TokenRecycling
 from recap_engine.errors import RecapError
-from recap_engine.images import open_image
+from recap_engine.images import MOST_PICTURES, fit_image, open_image
 from recap_engine.memory import TokenMemory
+from recap_engine.models.check import check_tree
+from recap_engine.models.hub import Downloaded
 from recap_engine.models.loading import load
 from recap_engine.models.prompting import Turn, build_inputs
 from recap_engine.request import Request
@@ -29,6 +31,7 @@ from recap_engine.target import Target
 from recap_engine.trace import LaneTrace, RequestTrace, Sensitivity
 
 LANES = ("ar", "tr", "recap")
+Picture = Image.Image | str | Path | bytes
 
 
 class Engine:
@@ -47,10 +50,19 @@ class Engine:
         self.memories: dict[str, TokenMemory] = {"tr": TokenMemory(), "recap": TokenMemory()}
 
     @classmethod
-    def load(cls, name_or_path: str | Path | None = None, device: str = "auto", dtype: str = "auto") -> "Engine":
-        """Load a model of the hub or a folder; None is the embedded one. Raises RecapError."""
-        loaded = load(name_or_path, device, dtype)
-        return cls(Target(loaded.model, loaded.family), loaded.processor, loaded.name)
+    def load(
+        cls,
+        name_or_path: str | Path | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        progress: Downloaded | None = None,
+    ) -> "Engine":
+        """Load a model of the hub or a folder, or the embedded one: see `models.loading.load`. Raises RecapError."""
+        loaded = load(name_or_path, device, dtype, progress)
+        target = Target(loaded.model, loaded.family)
+        if not loaded.family.vision:
+            check_tree(target)
+        return cls(target, loaded.processor, loaded.name)
 
     @property
     def device(self) -> torch.device:
@@ -83,10 +95,10 @@ class Engine:
     def prepare(
         self,
         question: str,
-        image: Image.Image | str | Path | bytes | None = None,
+        image: Picture | Sequence[Picture] | None = None,
         history: Sequence[Turn] = (),
     ) -> Request:
-        """A request in the model's own chat format. `history`: earlier turns; the picture belongs to the first.
+        """A request in the model's own chat format. `image` may be several; they belong to the first turn of `history`.
 
         Raises RecapError for an empty question, an unreadable picture, or a prompt longer than the model's positions.
         """
@@ -94,12 +106,20 @@ class Engine:
             raise RecapError("This engine was made without a tokenizer; build a Request from model inputs.")
         if not question.strip():
             raise RecapError("Please ask a question.")
-        picture = None if image is None else open_image(image)
-        request = Request(build_inputs(self.processor, question, picture, history), question, list(history))
-        if picture is not None:
-            request.picture = picture
-            request.image_sha = hashlib.sha256(picture.tobytes()).hexdigest()
-            request.image_size = picture.size
+        images = as_list(image)
+        if len(images) > MOST_PICTURES:
+            raise RecapError(f"A question may come with {MOST_PICTURES} pictures; these are {len(images)}.")
+        opened = [open_image(one) for one in images]
+        pictures = [fit_image(picture) for picture in opened]
+        request = Request(
+            build_inputs(self.processor, question, pictures, history),
+            question,
+            list(history),
+            pictures,
+            given_sizes=[picture.size for picture in opened],
+        )
+        if pictures:
+            request.image_sha = hashlib.sha256(b"".join(picture.tobytes() for picture in pictures)).hexdigest()
         if request.prompt_tokens >= self.target.max_position:
             raise RecapError(
                 f"This prompt has {request.prompt_tokens} tokens; the model can take {self.target.max_position}."
@@ -130,9 +150,10 @@ class Engine:
 
         Raises RecapError if the request has no picture.
         """
-        if request.picture is None or self.processor is None:
+        if not request.pictures or self.processor is None:
             raise RecapError("This question came without a picture, so there is nothing to take away.")
-        grey = build_inputs(self.processor, request.question, blank(request.picture.size), request.history)
+        blanks = [blank(picture.size) for picture in request.pictures]
+        grey = build_inputs(self.processor, request.question, blanks, request.history)
         try:
             return measure(self.target, request.inputs, grey, tokens)
         except torch.OutOfMemoryError as error:
@@ -196,3 +217,10 @@ class Engine:
         """Hash of the vocabulary: two traces with the same one number their tokens alike."""
         words = sorted(self.tokenizer.get_vocab().items()) if self.tokenizer else []
         return hashlib.sha256(repr(words).encode()).hexdigest()
+
+
+def as_list(image: Picture | Sequence[Picture] | None) -> list[Picture]:
+    """No picture, one or several, as a list."""
+    if image is None:
+        return []
+    return [image] if isinstance(image, Picture) else list(image)

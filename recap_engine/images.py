@@ -1,4 +1,4 @@
-"""Opening a picture someone gives, whatever its format, as plain RGB of bounded size."""
+"""Opening a picture someone gives, whatever its format, and bringing it to a size that any model can be shown."""
 
 from io import BytesIO
 from pathlib import Path
@@ -7,29 +7,41 @@ from PIL import Image, ImageOps
 
 from recap_engine.errors import RecapError
 
-MAX_PIXELS = 64_000_000  # of a file that is opened at all; guards against decompression bombs
-MAX_SIDE = 2048  # larger pictures are scaled down; the families' own processors bound them further
-MAX_ASPECT = 100  # longest side over shortest
+FILE_PIXELS = 64_000_000  # most of a file that is opened at all; guards against decompression bombs
+MOST_PIXELS = 2_000_000  # most that a model is shown of one picture; the families' own processors bound it further
+MOST_PICTURES = 8  # to one question
+MOST_ASPECT = 20  # longest side over shortest; of thinner ones LLaVA's tiles show nothing, and Qwen refuses 200
 
 
 def open_image(source: str | Path | bytes | Image.Image) -> Image.Image:
-    """RGB, upright (EXIF), transparency over white, first frame of an animation, no side over MAX_SIDE.
+    """RGB, upright (EXIF), transparency over white, first frame of an animation. The original stays as it is.
 
     Raises RecapError for anything that is not such a picture.
     """
     try:
         picture = source if isinstance(source, Image.Image) else Image.open(_file(source))
-        if picture.width * picture.height > MAX_PIXELS:
-            raise RecapError(f"This picture is too large: more than {MAX_PIXELS // 1_000_000} million pixels.")
-        if max(picture.size) > MAX_ASPECT * min(picture.size):
-            raise RecapError(f"This picture is too long and narrow: one side is over {MAX_ASPECT} times the other.")
+        if picture.width * picture.height > FILE_PIXELS:
+            raise RecapError(f"This picture is too large: more than {FILE_PIXELS // 1_000_000} million pixels.")
         picture.seek(0)
-        picture = _flat(ImageOps.exif_transpose(picture))
+        return _flat(ImageOps.exif_transpose(picture))
     except FileNotFoundError as error:
         raise RecapError(f"There is no picture at {source!s}.") from error
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         raise RecapError("This file is not a picture that can be opened.") from error
-    picture.thumbnail((MAX_SIDE, MAX_SIDE))
+
+
+def fit_image(picture: Image.Image) -> Image.Image:
+    """The picture as a model is shown it: at most MOST_PIXELS, and white borders if it is thinner than MOST_ASPECT."""
+    width, height = picture.size
+    least = -(-max(width, height) // MOST_ASPECT)
+    if min(width, height) < least:
+        frame = Image.new("RGB", (max(width, least), max(height, least)), "white")
+        frame.paste(picture, ((frame.width - width) // 2, (frame.height - height) // 2))
+        picture = frame
+    if picture.width * picture.height > MOST_PIXELS:
+        scale = (MOST_PIXELS / (picture.width * picture.height)) ** 0.5
+        size = (int(picture.width * scale), int(picture.height * scale))
+        picture = picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
     return picture
 
 

@@ -1,4 +1,4 @@
-"""One question, and its picture if it has one, as the model's own inputs."""
+"""One question, and its pictures if it has any, as the model's own inputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +16,22 @@ class Request:
     inputs: dict[str, torch.Tensor]  # input_ids [1, P], and what the family's processor adds for a picture
     question: str = ""
     history: Sequence[tuple[str, str]] = ()  # earlier turns, question and answer
-    picture: Image.Image | None = None
-    image_sha: str | None = None  # SHA-256 of the picture's pixels
-    image_size: tuple[int, int] | None = None  # width, height
+    pictures: Sequence[Image.Image] = ()  # as the model is shown them
+    given_sizes: Sequence[tuple[int, int]] = ()  # width, height of each picture before it was made to fit
+    image_sha: str | None = None  # SHA-256 of all pictures' pixels
     prefill: Prefill | None = None
 
     @property
     def prompt_tokens(self) -> int:
         return self.inputs["input_ids"].shape[1]
+
+    @property
+    def image_size(self) -> tuple[int, int] | None:
+        """Width, height of the first picture, as the model is shown it."""
+        return self.pictures[0].size if self.pictures else None
+
+    @property
+    def reduced(self) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        """Of every picture that was scaled down: its size before and after."""
+        sizes = zip(self.given_sizes, (picture.size for picture in self.pictures), strict=True)
+        return [(given, shown) for given, shown in sizes if shown[0] < given[0] or shown[1] < given[1]]

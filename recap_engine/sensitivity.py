@@ -39,7 +39,8 @@ def measure(
     states = [target.read_answer(inputs, tokens) for inputs in (seen, unseen)]  # [tokens, width] each
     rows = max(1, CHUNK // target.vocabulary)
     for pair in zip(*(state.split(rows) for state in states), strict=True):
-        ours, others = (target.head(state).float().log_softmax(-1).clamp(min=LEAST_LOG) for state in pair)  # [rows, V]
+        logs = (target.logits(state).float().log_softmax(-1) for state in pair)
+        ours, others = (log.clamp(min=LEAST_LOG) for log in logs)  # [rows, V]
         result.changed += (ours.argmax(-1) != others.argmax(-1)).tolist()
         result.kl += (ours.exp() * (ours - others)).sum(-1).clamp(min=0.0).tolist()
     return result

@@ -8,7 +8,7 @@ from PIL import Image
 
 from recap_engine import images
 from recap_engine.errors import RecapError
-from recap_engine.images import MAX_SIDE, open_image
+from recap_engine.images import MOST_ASPECT, MOST_PIXELS, fit_image, open_image
 
 
 def encoded(picture, kind, **options):
@@ -51,20 +51,37 @@ def test_cmyk_grey_and_16_bit_pictures_open():
     assert open_image(encoded(deep, "PNG")).getpixel((1, 1)) == (128, 128, 128)
 
 
-def test_large_pictures_are_scaled_and_the_original_is_untouched():
-    original = Image.new("RGB", (3000, 1500))
-    assert open_image(original).size == (MAX_SIDE, MAX_SIDE // 2)
-    assert original.size == (3000, 1500)
+@pytest.mark.parametrize("size", [(4000, 3000), (1001, 2500), (2500, 1500)])
+def test_large_pictures_are_scaled_to_the_bound_in_their_own_shape(size):
+    original = Image.new("RGB", size)
+    width, height = fit_image(original).size
+    assert 0.99 * MOST_PIXELS < width * height <= MOST_PIXELS
+    assert width / height == pytest.approx(size[0] / size[1], rel=0.01)
+    assert original.size == size
+
+
+def test_pictures_within_the_bound_stay_as_they_are():
+    for size in ((1, 1), (3, 7), (1000, 2000), (2000, 100)):
+        picture = Image.new("RGB", size)
+        assert fit_image(picture) is picture
+
+
+@pytest.mark.parametrize("size", [(1, 3000), (3000, 1), (3, 100), (50, 5000)])
+def test_thin_pictures_get_white_borders(size):
+    fitted = fit_image(Image.new("RGB", size, "red"))
+    assert max(fitted.size) == max(size) <= MOST_ASPECT * min(fitted.size)
+    assert fitted.getpixel(((fitted.width - 1) // 2, (fitted.height - 1) // 2)) == (255, 0, 0)
+    assert fitted.getpixel((0, 0)) == (255, 255, 255)
 
 
 def test_what_is_not_a_picture_is_refused_in_a_sentence(tmp_path, monkeypatch):
     (tmp_path / "text.png").write_text("hello")
     whole = encoded(Image.new("RGB", (64, 64)), "PNG")
     files = [tmp_path / "text.png", tmp_path / "missing.png", tmp_path]
-    for source in (*files, b"", whole[:60], Image.new("RGB", (500, 2))):
+    for source in (*files, b"", whole[:60]):
         with pytest.raises(RecapError) as caught:
             open_image(source)
         assert "\n" not in str(caught.value)
-    monkeypatch.setattr(images, "MAX_PIXELS", 1000)
+    monkeypatch.setattr(images, "FILE_PIXELS", 1000)
     with pytest.raises(RecapError, match="too large"):
         open_image(whole)

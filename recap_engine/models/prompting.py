@@ -1,4 +1,4 @@
-"""A question, a picture and earlier turns as model inputs, through the model's own chat template and processor.
+"""A question, its pictures and earlier turns as model inputs, through the model's own chat template and processor.
 
 What a person types is text: a `<|im_end|>` or `<image>` in a question must not become the control token of that name.
 Such names are broken up by an invisible zero-width space before the template sees them; text without them is untouched.
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 from PIL import Image
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
@@ -20,24 +21,24 @@ Turn = tuple[str, str]  # question, answer
 def build_inputs(
     processor: ProcessorMixin | PreTrainedTokenizerBase,
     question: str,
-    image: Image.Image | None,
+    pictures: Sequence[Image.Image] = (),
     history: Sequence[Turn] = (),
 ) -> dict[str, torch.Tensor]:
-    """Model inputs of a batch of one. The picture belongs to the first turn. Raises RecapError if it doesn't fit."""
-    if image is not None and not isinstance(processor, ProcessorMixin):
+    """Model inputs of a batch of one. All pictures belong to the first turn. Raises RecapError if they don't fit."""
+    if pictures and not isinstance(processor, ProcessorMixin):
         raise RecapError("This model reads text only; ask it without a picture.")
     tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
     names = control_tokens(tokenizer)
     turns = [(as_plain_text(asked, names), as_plain_text(answered, names)) for asked, answered in history]
-    text = _render(processor, as_plain_text(question, names), turns, image is not None)
-    bos = tokenizer.bos_token
-    options = {"add_special_tokens": False} if bos and text.startswith(bos) else {}  # the template wrote it already
     try:
+        text = _render(processor, as_plain_text(question, names), turns, len(pictures))
+        bos = tokenizer.bos_token
+        options = {"add_special_tokens": False} if bos and text.startswith(bos) else {}  # the template wrote it already
         if isinstance(processor, ProcessorMixin):
-            pictures = None if image is None else [image]
-            return dict(processor(images=pictures, text=[text], return_tensors="pt", **options))
-        return dict(processor([text], return_tensors="pt", **options))
-    except ValueError as error:
+            return dict(processor(images=list(pictures) or None, text=[text], return_tensors="pt", **options))
+        inputs = processor([text], return_tensors="pt", **options)
+        return {name: inputs[name] for name in ("input_ids", "attention_mask")}
+    except (ValueError, TemplateError) as error:
         raise RecapError(f"The model's processor cannot take this picture and question: {error}") from error
 
 
@@ -54,21 +55,21 @@ def as_plain_text(text: str, names: list[str]) -> str:
     return text
 
 
-def _render(processor: Any, question: str, turns: Sequence[Turn], with_image: bool) -> str:
-    """The prompt as text, with one placeholder for the picture."""
+def _render(processor: Any, question: str, turns: Sequence[Turn], pictures: int) -> str:
+    """The prompt as text, with one placeholder for each picture."""
     if not processor.chat_template:
         earlier = "".join(f"{asked}\n{answered}\n" for asked, answered in turns)
-        return (f"{processor.image_token}\n" if with_image else "") + earlier + question
+        return (f"{processor.image_token}\n" * pictures if pictures else "") + earlier + question
     messages: list[dict[str, Any]] = []
     for asked, answered in [*turns, (question, None)]:
-        messages.append({"role": "user", "content": _content(processor, asked, with_image and not messages)})
+        messages.append({"role": "user", "content": _content(processor, asked, 0 if messages else pictures)})
         if answered is not None:
-            messages.append({"role": "assistant", "content": _content(processor, answered, False)})
+            messages.append({"role": "assistant", "content": _content(processor, answered, 0)})
     return processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
 
-def _content(processor: object, text: str, with_image: bool) -> str | list[dict[str, str]]:
+def _content(processor: object, text: str, pictures: int) -> str | list[dict[str, str]]:
     """Processors take content in parts, tokenizers take a string."""
     if not isinstance(processor, ProcessorMixin):
         return text
-    return [*([{"type": "image"}] if with_image else []), {"type": "text", "text": text}]
+    return [*[{"type": "image"}] * pictures, {"type": "text", "text": text}]
