@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from app.sensitive import is_sensitive
-from recap_engine.trace import NODE_COLUMNS, ROOT, ROW_COLUMNS, LaneTrace, RequestTrace, StepTrace
+from recap_engine.trace import ROOT, LaneTrace, RequestTrace, StepTrace
+from recap_engine.trace_reader import NODE_COLUMNS, ROW_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -206,12 +207,12 @@ def longer_key_right(trace: RequestTrace, lane: LaneTrace) -> Moment:
 
 
 def orders_weighed(trace: RequestTrace, lane: LaneTrace) -> Moment:
-    """An accepted guess for which most different records were weighed, none of them for almost nothing."""
+    """An accepted guess for which records of most different confidence were weighed."""
 
-    def fit(step: StepTrace, at: int, node: int) -> tuple[int, int, float]:
-        weights = (step.weights[at + 1] if step.weights else None) or (0.0, 0.0, 0.0)
-        records = {record for record in recalled_at(step, at) if record is not None}
-        return len(records), step.agree[node], min((weight for weight in weights if weight), default=0.0)
+    def fit(step: StepTrace, at: int, node: int) -> tuple[bool, float, int]:
+        found = {record for record in recalled_at(step, at) if record is not None}
+        confidences = [lane.records.probabilities[r][0] * (1 - lane.records.entropy[r]) for r in found]
+        return len(found) > 1, max(confidences, default=0.0) - min(confidences, default=0.0), step.agree[node]
 
     return _best_accepted(trace, lane, fit)
 
