@@ -16,7 +16,7 @@ from recap_engine.bench.session import Progress, Session
 from recap_engine.bench.suites import NAMES, Suite, drawn, read
 from recap_engine.engine import Engine
 from recap_engine.errors import RecapError
-from recap_engine.models.loading import DTYPES
+from recap_engine.models.placement import DTYPES
 from recap_engine.scenes import FAMILIES
 from recap_engine.settings import Settings
 
