@@ -226,7 +226,7 @@ class FakeEngine:
         )
 
     def trace(self, request: str, lanes: list[LaneTrace], settings: Settings) -> RequestTrace:
-        return replace(self.played, lanes={lane.name: lane for lane in lanes})
+        return replace(self.played, lanes={lane.name: lane for lane in lanes}, sensitivity=None)
 
     def sensitivity(self, request: str, tokens: list[int]) -> Sensitivity | None:
         return self.found
