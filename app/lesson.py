@@ -185,7 +185,7 @@ stood alone.
 
 In the square chart each row is a node, and each column something that it may or may not see; filled means *may see*.
 (The text before the root is left out: everybody sees it.) The row in full colour belongs to the last of the
-highlighted nodes.
+highlighted nodes. To keep it small, only the {nodes} best nodes of this step’s tree are shown.
 
 Two nodes of the same depth also get the same *position*, as if each were the only one: they are rivals for one place
 in the answer.

@@ -6,8 +6,10 @@ words of a page (see `lesson_facts.py`) are then made for what was found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from app.sensitive import is_sensitive
 from recap_engine.trace import ROOT, LaneTrace, RequestTrace, StepTrace
@@ -62,17 +64,18 @@ def accepted_of_line(step: StepTrace) -> int:
     return sum(step.decisions[node] == "accepted" for node in first_line(step))
 
 
-def only_first_line(step: StepTrace) -> StepTrace:
-    """The step as if only its first line had been drafted."""
-    line = first_line(step)
-    rows = [0, *(node + 1 for node in line)] if step.rows else []
-    columns = {name: [getattr(step, name)[node] for node in line] for name in NODE_COLUMNS}
+def only(step: StepTrace, nodes: Sequence[int]) -> StepTrace:
+    """The step as if just these of its nodes had been drafted; each comes after its parent."""
+    place = {ROOT: ROOT, **{node: place for place, node in enumerate(nodes)}}
+    rows = [0, *(node + 1 for node in nodes)] if step.rows else []
+    columns = {name: [getattr(step, name)[node] for node in nodes] for name in NODE_COLUMNS}
     columns |= {name: [getattr(step, name)[row] for row in rows] for name in ROW_COLUMNS}
-    columns["parents"] = [place - 1 for place in range(len(line))]
-    kept = accepted_of_line(step)
+    columns["parents"] = [place[step.parents[node]] for node in nodes]
+    accepted = [place[node] for node in takewhile(place.__contains__, step.accepted)]
+    kept = len(accepted)
     bonus = step.tokens[step.accepted[kept]] if kept < len(step.accepted) else step.bonus
     emitted = step.emitted[: kept + (bonus is not None)]
-    return replace(step, **columns, accepted=list(range(kept)), bonus=bonus, emitted=emitted)
+    return replace(step, **columns, accepted=accepted, bonus=bonus, emitted=emitted)
 
 
 def reached(step: StepTrace) -> list[int]:
@@ -126,7 +129,7 @@ def longest_line(trace: RequestTrace, lane: LaneTrace) -> Moment:
         drafted, accepted = len(item[1].tokens), len(item[1].accepted)
         return accepted < drafted - 1, accepted, -drafted
 
-    lines = replace(lane, steps=[only_first_line(step) for step in lane.steps])
+    lines = replace(lane, steps=[only(step, first_line(step)) for step in lane.steps])
     number, _ = max(_drafted(lines), key=fit)
     return Moment(trace, lines, number)
 
@@ -154,18 +157,19 @@ HANDY = 9  # nodes of a tree whose mask is easily read
 
 
 def handy_tree(trace: RequestTrace, lane: LaneTrace) -> Moment:
-    """A tree that forks, was accepted at least two deep where there is one, and has nearest to HANDY nodes.
+    """The first tree whose best nodes fork twice and were accepted at least two deep; points at the accepted path.
 
-    Points at the accepted path.
+    The moment's lane has trees of the best HANDY nodes: as trees grow best-first, those that a budget of HANDY gives.
     """
 
-    def fit(item: tuple[int, StepTrace]) -> tuple[bool, int, int]:
-        step = item[1]
-        forks = len(set(step.parents)) < len(step.parents)
-        return forks, min(2, len(step.accepted)), -abs(len(step.tokens) - HANDY)
+    def fit(item: tuple[int, StepTrace]) -> tuple[int, int, int]:
+        number, step = item
+        forks = sum(several > 1 for several in Counter(step.parents).values())
+        return min(2, len(step.accepted)), min(2, forks), -number
 
-    number, step = max(_drafted(lane), key=fit)
-    return Moment(trace, lane, number, tuple(step.accepted))
+    small = replace(lane, steps=[only(step, range(min(HANDY, len(step.tokens)))) for step in lane.steps])
+    number, step = max(_drafted(small), key=fit)
+    return Moment(trace, small, number, tuple(step.accepted))
 
 
 def most_recycled(trace: RequestTrace, lane: LaneTrace) -> Moment:

@@ -11,7 +11,7 @@ from app import lesson_view, texts
 from app.figures.lesson import cost_figure, mask_figure
 from app.lesson import PAGES, PANELS
 from app.lesson_facts import FACTS, code, fill
-from app.lesson_picks import Moment, accepted_of_line, first_line, only_first_line
+from app.lesson_picks import HANDY, Moment, accepted_of_line, first_line, only
 from app.lesson_view import SHOWN, moment_of, question_card, recorded, scene_card, sources_line
 from recap_engine.trace import ROOT, TraceError
 from recap_engine.tree import CandidateTree
@@ -136,7 +136,8 @@ def test_the_tree_beat_its_line():
 
 def test_the_masked_tree_forks_and_is_small():
     _, moment = shown("The tree mask")
-    assert len(set(moment.step.parents)) < len(moment.step.parents) <= 16
+    assert len(set(moment.step.parents)) < len(moment.step.parents) <= HANDY
+    assert len(moment.step.accepted) >= 2
     assert moment.node == moment.step.accepted[-1]
 
 
@@ -164,15 +165,16 @@ def test_the_trees_of_the_cost_page_have_many_sizes():
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_the_first_line_alone_is_a_step_of_its_own(name):
+def test_a_part_of_a_tree_is_a_step_of_its_own(name):
     for step in a_trace(name).lanes["recap"].steps:
-        line = only_first_line(step)
+        line = only(step, first_line(step))
         assert len(line.accepted) == accepted_of_line(step) <= len(step.accepted)
-        assert line.emitted == [
-            *(line.tokens[node] for node in line.accepted),
-            *([] if line.bonus is None else [line.bonus]),
-        ]
-        assert line.emitted == step.emitted[: len(line.emitted)]
+        for part in (line, only(step, range(min(HANDY, len(step.tokens))))):
+            path = [part.tokens[node] for node in part.accepted]
+            assert part.emitted == [*path, *([] if part.bonus is None else [part.bonus])]
+            assert part.emitted == step.emitted[: len(part.emitted)]
+            assert [part.parents[node] for node in part.accepted] == [ROOT, *part.accepted][: len(path)]
+        assert only(step, range(len(step.tokens))) == step
 
 
 # ---- its own figures ----
