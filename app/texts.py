@@ -51,6 +51,11 @@ a step that accepts three guesses just gave four tokens for the price of one pas
 the last token alone. RECAP also looks them up by the last two and three tokens, in memories that live only for this
 picture and question, and weighs the sources by how sure the model was.
 
+**A word with two colours of history.** Every token of the answer is coloured by the memory that proposed it, and groups
+are steps; choose one to open its step. Then choose a node of the tree to see which keys were looked up, which records
+they found, and what the model itself said there. A record marked *from another picture* was made when the model looked
+at something else: one-token keys mix pictures, longer ones cannot, because they live for this request alone.
+
 **Fair timing.** The lanes share one prefill and run one after another on the same device; which of them goes first
 changes from run to run. A lane's clock stands still while the page is drawn.
 """

@@ -15,7 +15,7 @@ from recap_engine.errors import RecapError
 from recap_engine.target import CHUNK, LEAST_LOG, Target
 from recap_engine.trace import Sensitivity
 
-GREY = (128, 128, 128)
+GREY = (128, 128, 128)  # once normalised, not exactly 0, which some families take for padding
 WITHOUT = "The same question with a plain grey picture of the same size, through the same processor."
 
 

@@ -139,14 +139,23 @@ class Target:
 
     @torch.inference_mode()
     def read_answer(self, inputs: dict[str, torch.Tensor], tokens: list[int]) -> torch.Tensor:
-        """Hidden states [tokens, D] from which the target says each of an answer's tokens, the prompt before them."""
-        added = {"input_ids": tokens[:-1], "mm_token_type_ids": [0] * (len(tokens) - 1)}  # an answer is text
-        longer = {
-            name: torch.cat([value, value.new_tensor([added[name]])], dim=1) if name in added else value
-            for name, value in inputs.items()
-        }
-        hidden, _ = self._read(longer, DynamicCache())
-        return hidden[-len(tokens) :]
+        """Hidden states [tokens, D] from which the target says each of an answer's tokens, the prompt before them.
+
+        The answer is a pass of its own, as in decoding: whatever it holds is text, placeholders of pictures too.
+        """
+        cache = DynamicCache()
+        hidden, positions = self._read(inputs, cache)
+        states = [hidden[-1:]]
+        if len(tokens) > 1:
+            next_position = int(positions.max()) + 1
+            rows = torch.tensor(
+                [tokens[:-1], range(next_position, next_position + len(tokens) - 1)], device=self.device
+            )
+            positions = rows[1:].expand(3, 1, -1) if self.family.mrope else rows[1:]  # the same on all three axes
+            states.append(
+                self.model.base_model(input_ids=rows[:1], position_ids=positions, cache=cache).last_hidden_state[0]
+            )
+        return torch.cat(states)
 
     @torch.inference_mode()
     def read_prompt(self, prefill: Prefill, reads: Reads) -> Reading:

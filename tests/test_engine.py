@@ -173,6 +173,21 @@ def test_the_command_line_answers_compares_and_writes_a_trace(folder, tmp_path, 
     assert "There is no picture" in capsys.readouterr().err
 
 
+def test_the_command_line_records_the_lessons_traces(folder, tmp_path, capsys):
+    arguments = ["record", "--model", str(folder), "--folder", str(tmp_path), "--max-new-tokens", "6", "--budget", "4"]
+    assert main(arguments) == 0
+    traces = {path.name: RequestTrace.load(path) for path in tmp_path.glob("*.json.gz")}
+    assert set(traces) == {"description.json.gz", "table.json.gz", "two-turn.json.gz"}
+    assert "two-turn.json.gz" in capsys.readouterr().out
+    for name, trace in traces.items():
+        assert list(trace.lanes) == list(LANES)
+        assert len(trace.sensitivity.kl) == trace.lanes["ar"].n_tokens
+        assert len(trace.history) == (name == "two-turn.json.gz")
+        assert trace.lanes["recap"].request > 1, "memories are warm"
+        with Image.open(tmp_path / f"{name.split('.')[0]}.png") as picture:
+            assert picture.size == trace.image_size
+
+
 def test_the_engine_knows_nothing_of_the_page():
     """One file alone, which the bench imports when it writes a report, knows plotly."""
     imported = set()

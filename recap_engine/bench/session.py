@@ -62,6 +62,8 @@ class Session:
             self.setting.note(f"taken up after {len(finished)} of {len(cases)} cases")
             for case in [] if self.cold else finished[-REWARMED:]:
                 runner.case(case, 0, self.most_turns)
+        if not left:
+            return
         self.setting.note(f"load when it began: {_load()}")
         if self.folder:
             self.folder.begin(self.setting, self.measurements)
