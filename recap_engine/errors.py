@@ -3,3 +3,9 @@
 
 class RecapError(Exception):
     """Something a person can put right. Its message is one clear sentence and needs no traceback."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, without its details."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

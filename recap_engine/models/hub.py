@@ -20,7 +20,7 @@ from huggingface_hub.errors import (
 )
 from tqdm import tqdm
 
-from recap_engine.errors import RecapError
+from recap_engine.errors import RecapError, first_line
 
 PLAIN = ["*.json", "*.txt", "*.jinja", "*.model"]  # configuration, vocabulary and templates; none of them is code
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
@@ -127,12 +127,6 @@ def explained(error: BaseException, name: str) -> RecapError:
     if isinstance(error, HfHubHTTPError):
         return RecapError(f"The Hub refused {name} with status {error.response.status_code}; try again later.")
     return RecapError(f"{name} could not be downloaded ({first_line(error)}); try again.")
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, without its details."""
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
 
 
 def _reporter(progress: Downloaded, size: int) -> type[tqdm]:

@@ -19,7 +19,7 @@ from transformers import (
     ProcessorMixin,
 )
 
-from recap_engine.errors import RecapError
+from recap_engine.errors import RecapError, first_line
 from recap_engine.models import hub
 from recap_engine.models.families import Family, attention_windows, family_named
 from recap_engine.models.placement import FOUR_BIT, Placement, place
@@ -123,7 +123,7 @@ def read_weights(folder: Path, config: PretrainedConfig, build: Any, where: Plac
 
 def reason(error: BaseException, folder: Path) -> str:
     """The first line of an error, without the path of the model's folder."""
-    return hub.first_line(error).replace(str(folder), "its folder")
+    return first_line(error).replace(str(folder), "its folder")
 
 
 def lay_out(model: PreTrainedModel) -> None:

@@ -12,10 +12,11 @@ from jinja2 import TemplateError
 from PIL import Image
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
-from recap_engine.errors import RecapError
+from recap_engine.errors import RecapError, first_line
 
 ZERO_WIDTH_SPACE = "\u200b"
 Turn = tuple[str, str]  # question, answer
+PROCESSOR_ERRORS = (ValueError, TypeError, LookupError, AttributeError, RuntimeError, TemplateError)
 
 
 def build_inputs(
@@ -38,8 +39,8 @@ def build_inputs(
             return dict(processor(images=list(pictures) or None, text=[text], return_tensors="pt", **options))
         inputs = processor([text], return_tensors="pt", **options)
         return {name: inputs[name] for name in ("input_ids", "attention_mask")}
-    except (ValueError, TemplateError) as error:
-        raise RecapError(f"The model's processor cannot take this picture and question: {error}") from error
+    except PROCESSOR_ERRORS as error:
+        raise RecapError(f"The model's processor cannot take this: {first_line(error)}") from error
 
 
 def control_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
