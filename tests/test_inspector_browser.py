@@ -159,8 +159,7 @@ def test_a_node_is_explained_from_the_tree_the_list_and_the_table(address):
             arg=rejected,
         )
 
-        page.click("#node input")
-        page.keyboard.type("bonus token")
+        page.fill("#node input", "bonus token")
         page.keyboard.press("Enter")
         page.wait_node("bonus")
         assert "Why not" in page.inner_text("#why")
