@@ -52,7 +52,8 @@ def test_a_question_about_an_example_gives_three_equal_answers_and_a_tree(addres
         assert len(answers) == 3 and len(set(answers)) == 1 and answers[0].strip()
 
         page.wait_for_selector("#tree .js-plotly-plot .point")
-        assert page.locator("#nodes tbody tr").count() > 0
+        page.get_by_role("button", name="The nodes of this step as a table").click()
+        page.wait_for_selector("#nodes tbody tr")
         facts = page.inner_text("#facts")
         page.click("#next" if " step 1 of" in facts else "#previous")
         page.wait_for_function("before => document.querySelector('#facts').innerText !== before", arg=facts)
