@@ -119,17 +119,20 @@ def most_given(trace: RequestTrace, lane: LaneTrace) -> Moment:
     return Moment(trace, lane, number, tuple(step.accepted))
 
 
+LINE = 7  # guesses of a line that fits beside the text
+
+
 def longest_line(trace: RequestTrace, lane: LaneTrace) -> Moment:
     """The first line that came true furthest without coming true to its end, so that all outcomes are seen.
 
-    The moment's lane has first lines instead of trees.
+    The moment's lane has the beginnings of first lines instead of trees.
     """
 
     def fit(item: tuple[int, StepTrace]) -> tuple[bool, int, int]:
         drafted, accepted = len(item[1].tokens), len(item[1].accepted)
         return accepted < drafted - 1, accepted, -drafted
 
-    lines = replace(lane, steps=[only(step, first_line(step)) for step in lane.steps])
+    lines = replace(lane, steps=[only(step, first_line(step)[:LINE]) for step in lane.steps])
     number, _ = max(_drafted(lines), key=fit)
     return Moment(trace, lines, number)
 
@@ -199,13 +202,15 @@ def misled(trace: RequestTrace, lane: LaneTrace) -> Moment:
 
 
 def longer_key_right(trace: RequestTrace, lane: LaneTrace) -> Moment:
-    """An accepted guess that a longer key's record has on top while the one-token record prefers something else."""
+    """An accepted guess that a longer key's record has on top while the one-token record is sure of something else."""
 
     def fit(step: StepTrace, at: int, node: int) -> tuple[bool, bool, bool, float]:
-        tops = [None if r is None else lane.records.tokens[r][0] for r in recalled_at(step, at)]
+        recalled = recalled_at(step, at)
+        tops = [None if r is None else lane.records.tokens[r][0] for r in recalled]
         right = tops[1] == step.tokens[node] or tops[2] == step.tokens[node]
         misses = tops[0] is not None and tops[0] != step.tokens[node]
-        return right and misses, right, tops[2] == step.tokens[node], step.fused[node]
+        sure = 0.0 if recalled[0] is None else lane.records.probabilities[recalled[0]][0]
+        return right and misses, right, tops[2] == step.tokens[node], sure
 
     return _best_accepted(trace, lane, fit)
 

@@ -157,6 +157,8 @@ def test_the_weighed_records_differ():
     _, moment = shown("Whom to trust")
     recalled = moment.step.recalled[moment.step.parents[moment.node] + 1]
     assert len(set(recalled) - {None}) >= 2
+    _, other = shown("Three keys, two lifetimes")
+    assert (moment.number, moment.node) != (other.number, other.node), "two pages, two examples"
 
 
 def test_the_trees_of_the_cost_page_have_many_sizes():

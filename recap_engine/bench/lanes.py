@@ -84,7 +84,7 @@ def load_adapter(path: Path) -> None:
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-def engine_lane(plan: Plan, name: str, budget: int | str | None = None) -> Lane:
+def engine_lane(plan: Plan, name: str, budget: int | None = None) -> Lane:
     """A lane of the engine with memories of its own, and a budget of its own if one is given."""
     engine = plan.engine.apart()
     settings = plan.settings if budget is None else replace(plan.settings, budget=budget)
