@@ -32,7 +32,7 @@ from recap_engine.bench.oracle import Oracle
 from recap_engine.decode import decode
 from recap_engine.decoders import Decoder
 from recap_engine.engine import Engine
-from recap_engine.errors import RecapError
+from recap_engine.errors import RecapError, first_line
 from recap_engine.request import Request
 from recap_engine.settings import Settings
 from recap_engine.stepcost import StepCost
@@ -128,7 +128,7 @@ def callable_lane(plan: Plan, function: Callable[[PreTrainedModel, Inputs, int],
         try:
             tokens = function(target.model, inputs, plan.settings.max_new_tokens)
         except Exception as error:  # whatever a peer's code raises, the other lanes go on
-            raise RecapError(f"{type(error).__name__}: {str(error).strip()[:200]}") from error
+            raise RecapError(f"{type(error).__name__}: {first_line(error)}") from error
         finally:
             hook.remove()
         target.synchronize()

@@ -85,5 +85,5 @@ class Runner:
         index = next((i for i in range(shorter) if reference[i] != tokens[i]), shorter)
         target = self.engine.target
         hidden = target.read_answer(request.inputs, [*reference[:index], 0])  # 0 stands for the token to be said
-        best, second = target.head(hidden[-1]).topk(2).values.tolist()
+        best, second = target.logits(hidden[-1:])[0].topk(2).values.tolist()
         return index, best - second
