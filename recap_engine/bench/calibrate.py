@@ -1,4 +1,4 @@
-"""Budgets for Token Recycling, found on questions that nothing is measured on. Memories stay hot between requests."""
+"""Budgets for Token Recycling, found on questions that nothing is measured on."""
 
 import math
 from collections.abc import Sequence
@@ -11,20 +11,26 @@ from recap_engine.settings import Settings
 TR_BUDGETS = (2, 4, 8, 16, 32, 56, 80)
 
 
-def mean_nodes(engine: Engine, requests: Sequence[Request], settings: Settings) -> int:
+def mean_nodes(engine: Engine, requests: Sequence[Request], settings: Settings, cold: bool) -> int:
     """Nodes in RECAP's mean tree, rounded: the budget at which Token Recycling proposes as much."""
     fresh = engine.apart()
-    traces = [fresh.answer(request, "recap", replace(settings, record=True)) for request in requests]
-    sizes = [len(step.tokens) for trace in traces for step in trace.steps]
+    sizes = []
+    for request in requests:
+        if cold:
+            fresh.clear_memories()
+        trace = fresh.answer(request, "recap", replace(settings, record=True))
+        sizes += [len(step.tokens) for step in trace.steps]
     return max(1, round(sum(sizes) / max(len(sizes), 1)))
 
 
-def best_nodes(engine: Engine, requests: Sequence[Request], settings: Settings) -> int:
+def best_nodes(engine: Engine, requests: Sequence[Request], settings: Settings, cold: bool) -> int:
     """The budget with the least geometric mean of decoding times; budgets take turns, so a slow moment hits all."""
     engines = {budget: engine.apart() for budget in TR_BUDGETS}
     logs = dict.fromkeys(TR_BUDGETS, 0.0)
     for request in requests:
         for budget, own in engines.items():
+            if cold:
+                own.clear_memories()
             trace = own.answer(request, "tr", replace(settings, budget=budget, record=False))
             logs[budget] += math.log(trace.seed_s + trace.decode_s)
     return min(TR_BUDGETS, key=logs.__getitem__)

@@ -66,7 +66,7 @@ def sentences(setting: Setting, measurements: Sequence[Measurement]) -> list[str
     judged = [m.right for m in measurements if m.lane == reference and m.right is not None]
     if judged:
         lines.append(f"answers of {reference} that hold the expected words: {sum(judged)} of {len(judged)}")
-    return [*lines, *(f"{lane}: {nodes} nodes" for lane, nodes in setting.budgets.items()), *setting.notes]
+    return [*lines, *(f"budget of {lane}: {nodes}" for lane, nodes in setting.budgets.items()), *setting.notes]
 
 
 def differences(measurements: Sequence[Measurement]) -> list[str]:

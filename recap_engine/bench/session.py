@@ -90,7 +90,7 @@ class Session:
         budgets = self.setting.budgets
         for name in [name for name in names if name in FINDERS and name not in budgets]:
             if held:
-                budgets[name] = FINDERS[name](self.engine, held, self.settings)
+                budgets[name] = FINDERS[name](self.engine, held, self.settings, self.cold)
             else:
                 names.remove(name)
                 self.setting.note(f"{name} is left out: all questions are measured, so none can fit its budget")
