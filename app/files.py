@@ -39,7 +39,7 @@ class Opened:
         picture = " The picture itself is not part of a trace." if trace.image_sha else ""
         return (
             f"Opened {shortened(self.file, 60)}: {asked}, answered by {shortened(trace.model, 60)}"
-            f"{f' on {shortened(machine, 60)}' if machine else ''}, {shortened(trace.created, 10)}.{picture}"
+            f"{f' on {shortened(machine, 60)}' if machine else ''}, {trace.created[:10]}.{picture}"
         )
 
 

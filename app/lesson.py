@@ -118,7 +118,7 @@ would have put next.
 In the picture the square is the **root**, the last token that is already in the text: {root}. The circles are
 guesses, each one following the one before: {line}
 
-Go from left to right. While a guess is what the target chose, it is **accepted** (filled). The first one that isn't
+Go from left to right. While a guess is what the target chose, it is **accepted** (filled). The first one that isn’t
 is **rejected** (hollow), and what hangs on it was never really in question (faint). The target’s own choice at that
 place is still good; it comes on top, as the **bonus token** (diamond): {bonus}
 
