@@ -76,24 +76,27 @@ def _absence(why: Why, lane: LaneTrace) -> str:
     """Why the target's token was not drafted."""
     named = [source for source in why.sources if source.rank is not None]
     if not why.siblings:
-        if not any(source.lines for source in why.sources):
-            return (
-                "Nothing was drafted here: this answer had not met any of these keys before. (A record from the prompt "
-                "or an earlier request may have been there; a trace keeps only what was drafted from or written.)"
-            )
-        return (
-            "Nothing was drafted here, though this answer had left the records below: the tree ended, because a larger "
-            "one was not worth its time, or was not allowed."
-        )
-    tried = "one candidate was" if why.siblings == 1 else f"{why.siblings} candidates were"
+        return _ending(why, lane, bool(named))
+    tried = "One candidate was" if why.siblings == 1 else f"{why.siblings} candidates were"
     if not named:
-        return f"{tried.capitalize()} tried here, and no record that was found names it."
+        return f"{tried} tried here, and no record that was found names it."
     if lane.name == "tr":
         place = named[0].rank or 0
         return f"It stands at place {place + 1} of the row, of which the static tree tried {why.siblings} here."
     least = "" if why.weakest is None else f"; the weakest candidate of this tree has {_number(why.weakest)}"
-    scored = f"It would have scored {why.fused:.3f}, and {_number(why.path)} along its path{least}."
-    return f"{tried.capitalize()} tried here. {scored}"
+    return f"{tried} tried here. It would have scored {why.fused:.3f}, and {_number(why.path)} along its path{least}."
+
+
+def _ending(why: Why, lane: LaneTrace, is_named: bool) -> str:
+    """Why nothing was drafted at the end of the accepted path."""
+    if not any(source.lines for source in why.sources):
+        return (
+            "Nothing was drafted here: this answer had not met any of these keys before. (A record from the prompt or "
+            "an earlier request may have been there; a trace keeps only what was drafted from or written.)"
+        )
+    ended = "the static tree ends here" if lane.name == "tr" else "a larger tree was not worth its time, or not allowed"
+    names = "though a record below names it" if is_named else "and no record that this answer had left names it"
+    return f"Nothing was drafted here, {names}: {ended}."
 
 
 def _score(why: Why, lane: LaneTrace) -> str:
