@@ -58,7 +58,7 @@ def _verdict(why: Why, lane: LaneTrace, token_text: TOKEN_TEXT) -> str:
     token, after = _code(why.token, token_text), _code(why.after, token_text)
     if why.decision == "bonus":
         return f"<b>Why not {token}?</b> After {after} the target had to say it itself. {_absence(why, lane)}"
-    told = f"rank {why.target_rank + 1}, {why.target_probability:.3f}"
+    told = f"rank {why.target_rank + 1}, {_number(why.target_probability or 0.0)}"
     choice = _code(why.choice, token_text) if why.choice is not None else "another token"
     if why.decision == "accepted":
         return (

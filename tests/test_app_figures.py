@@ -72,9 +72,16 @@ def test_no_two_nodes_of_a_depth_share_a_row():
         for node, parent in enumerate(step.parents):
             children.setdefault(parent, []).append(node)
         rows = tidy_rows(children)
+        assert min(rows.values()) == 0
         for depth in set(step.depths):
             level = sorted(rows[node] for node, at in enumerate(step.depths) if at == depth)
             assert all(below - above > 0.999 for above, below in zip(level, level[1:]))
+
+
+def test_a_deep_subtree_beside_a_shallow_one_stays_in_the_figure():
+    rows = tidy_rows({-1: [0, 1], 1: [2, 3, 4, 5, 6]})  # the first child has no children of its own
+    assert min(rows.values()) == 0
+    assert rows[1] - rows[0] == 1
 
 
 def test_the_figure_of_80_nodes_takes_less_than_a_tenth_of_a_second():

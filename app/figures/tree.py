@@ -54,7 +54,8 @@ def tidy_rows(children: Mapping[int, list[int]], top: int = ROOT) -> dict[int, f
             move(child, shift)
 
     place(top)
-    return rows
+    highest = min(rows.values())  # a deep subtree beside a shallow one may reach above it
+    return {node: row - highest for node, row in rows.items()}
 
 
 def tree_figure(step: StepTrace, token_text: Mapping[int, str], chosen: Collection[int] = ()) -> go.Figure:
