@@ -53,7 +53,7 @@ def decode(
     recorder = Recorder(lane, decoder.token_memory)
     stops = target.stop_tokens
     try:
-        lane.seed_s = _seed(target, decoder, prefill)
+        lane.seed_s = _seed(target, decoder, prefill, settings)
         buffer = target.open(prefill, settings.max_new_tokens, decoder.most_nodes)
         step = None
         while True:
@@ -81,13 +81,17 @@ def decode(
         decoder.end()
 
 
-def _seed(target: Target, decoder: Decoder, prefill: Prefill) -> float:
+def _seed(target: Target, decoder: Decoder, prefill: Prefill, settings: Settings) -> float:
     """Let the decoder remember the prompt's own predictions, if it remembers at all. Returns the seconds it took."""
     if not decoder.reads.top_k:
         return 0.0
     start = perf_counter()
-    decoder.seed(prefill, target.read_prompt(prefill, decoder.reads))
-    return perf_counter() - start
+    reading = target.read_prompt(prefill, decoder.reads)
+    decoder.seed(prefill, reading)
+    seconds = perf_counter() - start
+    if settings.record:
+        target.complete_prompt(prefill, reading)
+    return seconds
 
 
 def _step(
@@ -133,7 +137,8 @@ def _step(
         memory=decoder.sizes(),
         ended_s=lane.decode_s,
     )
-    if settings.record and reading.probabilities:
+    if settings.record and decoder.reads.top_k:
+        target.complete(reading, tree)
         recorder.add(step, tree, reading, accepted)
     lane.tokens += emitted
     lane.steps.append(step)

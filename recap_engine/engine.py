@@ -28,7 +28,7 @@ from recap_engine.sensitivity import blank, measure
 from recap_engine.settings import Settings
 from recap_engine.stepcost import StepCost
 from recap_engine.target import Target
-from recap_engine.trace import LaneTrace, RequestTrace, Sensitivity
+from recap_engine.trace import LaneTrace, RequestTrace, Sensitivity, Setting
 
 LANES = ("ar", "tr", "recap")
 Picture = Image.Image | str | Path | bytes
@@ -183,7 +183,7 @@ class Engine:
         )
 
     @property
-    def machine(self) -> dict[str, str | int]:
+    def machine(self) -> dict[str, Setting]:
         """Where the times come from."""
         on_gpu = self.device.type == "cuda"
         return {

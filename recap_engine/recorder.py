@@ -6,7 +6,7 @@ This runs after the step's clock has stopped, so that a recorded run reports the
 from recap_engine.memory import Record, TokenMemory
 from recap_engine.target import Reading
 from recap_engine.trace import LaneTrace, StepTrace, decisions
-from recap_engine.tree import CandidateTree
+from recap_engine.tree import ROOT, CandidateTree
 from recap_engine.weighting import share
 
 
@@ -24,7 +24,6 @@ class Recorder:
     def add(self, step: StepTrace, tree: CandidateTree, reading: Reading, accepted: list[int]) -> None:
         """Fill the columns of `step`, and the target's margins at the tokens it emitted."""
         step.parents, step.depths, step.tokens = tree.parents, tree.depths, tree.tokens
-        step.fused, step.path = tree.fused, tree.path
         size = 1 + len(tree)
         step.rows = [self._number(reading.records[row]) for row in range(size)]
         step.recalled, step.weights = [None] * size, [None] * size
@@ -32,6 +31,8 @@ class Recorder:
             one, two, three = recalled
             shares = share(one, weights[0], token), share(two, weights[1], token), share(three, weights[2], token)
             step.shares.append(shares)
+            step.fused.append(sum(shares))
+            step.path.append(step.fused[-1] * (1.0 if parent == ROOT else step.path[parent]))
             step.orders.append(_largest(shares))
             step.agree.append(sum(record is not None and token in record.tokens for record in recalled))
             if step.recalled[parent + 1] is None:

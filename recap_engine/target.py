@@ -31,20 +31,20 @@ class Reads:
     top_k: int = 0
     probabilities: bool = False
     entropy: bool = False
-    nodes: bool = False  # probability and rank of every node's token, for the trace
 
 
 @dataclass(slots=True)
 class Reading:
-    """What was read of one pass, one entry per row. Lists stay empty unless `Reads` asked for them."""
+    """What was read of one pass, one entry per row. Lists stay empty unless `Reads` or the trace asked for them."""
 
     argmax: list[int]  # [rows]
     tokens: list[list[int]] = field(default_factory=list)  # [rows][k], best first
     probabilities: list[list[float]] = field(default_factory=list)  # [rows][k]
     entropy: list[float] = field(default_factory=list)  # [rows], over ln|V|
-    node_probabilities: list[float] = field(default_factory=list)  # [nodes], at the parent's row
-    node_ranks: list[int] = field(default_factory=list)  # [nodes], 0 is the argmax
+    node_probabilities: list[float] = field(default_factory=list)  # [nodes], at the parent's row; for the trace
+    node_ranks: list[int] = field(default_factory=list)  # [nodes], 0 is the argmax; for the trace
     records: dict[int, Record] = field(default_factory=dict)  # by row, what decoders remember of it
+    logits: torch.Tensor | None = None  # [rows, V] of a verification, until the step is over
 
     def record(self, row: int, written: Written) -> Record:
         """The row as a record, which `records` keeps for the trace."""
@@ -55,6 +55,15 @@ class Reading:
             written,
         )
         return record
+
+    def complete(self, logs: torch.Tensor) -> None:
+        """Probabilities and entropy of the rows that lack them, from their log-probabilities [rows, V]."""
+        missing = range(len(self.entropy), len(self.entropy) + len(logs))
+        tokens = torch.tensor([self.tokens[row] for row in missing], device=logs.device)
+        self.probabilities += logs.gather(1, tokens).exp().tolist()
+        self.entropy += _entropy(logs)
+        for row in missing:
+            self.records[row].probabilities, self.records[row].entropy = self.probabilities[row], self.entropy[row]
 
     def margin(self, row: int) -> float:
         """Logit gap between the best and the second token of a row; needs the probabilities of at least two."""
@@ -162,10 +171,17 @@ class Target:
         """The prompt's own predictions, one row per text position, in chunks that never hold CHUNK logits at once."""
         reading = Reading([])
         for rows in prefill.hidden.split(max(1, CHUNK // self.vocabulary)):
-            part = _read(self.logits(rows), reads, None)
+            part = _read(self.logits(rows), reads)
             for column in ("argmax", "tokens", "probabilities", "entropy"):
                 getattr(reading, column).extend(getattr(part, column))
         return reading
+
+    @torch.inference_mode()
+    def complete_prompt(self, prefill: Prefill, reading: Reading) -> None:
+        """What a trace tells of the prompt's records beyond what their decoder asked for."""
+        if not reading.entropy:
+            for rows in prefill.hidden.split(max(1, CHUNK // self.vocabulary)):
+                reading.complete(_logs(self.logits(rows)))
 
     @torch.inference_mode()
     def open(self, prefill: Prefill, new_tokens: int, most_nodes: int) -> KVBuffer:
@@ -191,7 +207,24 @@ class Target:
         logits = self.model(
             input_ids=rows[:1], position_ids=positions, attention_mask=buffer.mask_for(tree), cache=buffer
         ).logits[0]  # [1 + nodes, V]
-        return _read(logits, reads, tree)
+        reading = _read(logits, reads)
+        reading.logits = logits
+        return reading
+
+    @torch.inference_mode()
+    def complete(self, reading: Reading, tree: CandidateTree) -> None:
+        """What a trace tells of a verification beyond what its decoder asked for."""
+        assert reading.logits is not None
+        logs = _logs(reading.logits)
+        if not reading.entropy:
+            reading.complete(logs)
+        if len(tree):
+            parents, tokens = torch.tensor([tree.parents, tree.tokens], device=logs.device)
+            at_parents = logs.index_select(0, parents + 1)  # [nodes, V]
+            own = at_parents.gather(1, tokens[:, None])  # [nodes, 1]
+            better = torch.gt(at_parents, own, out=torch.empty_like(at_parents))  # as floats: much faster to sum
+            reading.node_probabilities = own[:, 0].exp().tolist()
+            reading.node_ranks = [int(rank) for rank in better.sum(-1).tolist()]
 
     @torch.inference_mode()
     def commit(self, buffer: KVBuffer, accepted: list[int]) -> None:
@@ -211,25 +244,28 @@ def entry_device(model: PreTrainedModel) -> torch.device:
     return model.device if device is None else torch.device(device)
 
 
-def _read(logits: torch.Tensor, reads: Reads, tree: CandidateTree | None) -> Reading:
-    """Argmax, top-k, probabilities, entropy of [rows, V] logits, and the nodes' own probabilities and ranks."""
+def _read(logits: torch.Tensor, reads: Reads) -> Reading:
+    """Argmax, top-k, probabilities and entropy of [rows, V] logits, as far as they are asked for."""
     reading = Reading(logits.argmax(-1).tolist())
     if not reads.top_k:
         return reading
     if not reads.probabilities:
         reading.tokens = logits.topk(reads.top_k).indices.tolist()
         return reading
-    logs = logits.float().log_softmax(-1)  # [rows, V]
+    logs = _logs(logits)
     top = logs.topk(reads.top_k)
     reading.tokens, reading.probabilities = top.indices.tolist(), top.values.exp().tolist()
     if reads.entropy:
-        entropy = (logs.exp() * logs.clamp(min=LEAST_LOG)).sum(-1) / -math.log(logits.shape[-1])
-        reading.entropy = entropy.clamp(0.0, 1.0).tolist()
-    if reads.nodes and tree:
-        parents, tokens = torch.tensor([tree.parents, tree.tokens], device=logs.device)
-        at_parents = logs.index_select(0, parents + 1)  # [nodes, V]
-        own = at_parents.gather(1, tokens[:, None])  # [nodes, 1]
-        better = torch.gt(at_parents, own, out=torch.empty_like(at_parents))  # as floats: much faster to sum
-        reading.node_probabilities = own[:, 0].exp().tolist()
-        reading.node_ranks = [int(rank) for rank in better.sum(-1).tolist()]
+        reading.entropy = _entropy(logs)
     return reading
+
+
+def _logs(logits: torch.Tensor) -> torch.Tensor:
+    """Log-probabilities in float32, [rows, V]."""
+    return logits.float().log_softmax(-1)
+
+
+def _entropy(logs: torch.Tensor) -> list[float]:
+    """[rows], over ln|V|."""
+    entropy = (logs.exp() * logs.clamp(min=LEAST_LOG)).sum(-1) / -math.log(logs.shape[-1])
+    return entropy.clamp(0.0, 1.0).tolist()

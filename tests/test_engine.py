@@ -173,6 +173,14 @@ def test_the_command_line_answers_compares_and_writes_a_trace(folder, tmp_path, 
     assert "There is no picture" in capsys.readouterr().err
 
 
+def test_recording_asks_nothing_of_a_steps_clock(engine):
+    """What the trace needs beyond the method is read after the clock has stopped."""
+    request = engine.prepare("What?", PICTURE)
+    for lane in LANES:
+        reads = [engine._decoder(request, lane, Settings(record=record, budget=4)).reads for record in (True, False)]
+        assert reads[0] == reads[1]
+
+
 def test_the_command_line_records_the_lessons_traces(folder, tmp_path, capsys):
     arguments = ["record", "--model", str(folder), "--folder", str(tmp_path), "--max-new-tokens", "6", "--budget", "4"]
     assert main(arguments) == 0

@@ -38,7 +38,7 @@ class Recap(Decoder):
         self.max_depth = settings.max_depth
         self.floor = settings.floor
         self.stops = stops
-        self.reads = Reads(top_k=settings.top_k, probabilities=True, entropy=True, nodes=settings.record)
+        self.reads = Reads(top_k=settings.top_k, probabilities=True, entropy=True)
         self.request = memory.begin(picture)
 
     def draft(self, context: Context, max_depth: int) -> CandidateTree:

@@ -20,6 +20,7 @@ from recap_engine.tree import ROOT, CandidateTree, Context, Proposal
 TOP_K = 8
 LEVELS = (8, 21, 25, 15, 8, 3)
 STATIC_NODES = sum(LEVELS)  # 80
+UNRANKED = 0.0  # what the tree holds for a node's probability: this method doesn't ask for it
 RANK_PROMISE = [0.5 / (rank + 1) ** 1.5 for rank in range(TOP_K)]
 
 
@@ -47,19 +48,16 @@ class TokenRecycling(Decoder):
     """The baseline RECAP builds on."""
 
     name = "tr"
+    reads = Reads(TOP_K)
 
     def __init__(
         self, memory: TokenMemory, settings: Settings, stops: Container[int], picture: str | None = None
     ) -> None:
-        """`memory` is the matrix, shared by all requests; `picture` is the SHA-256 of the request's picture.
-
-        Probabilities are kept only if the run is recorded.
-        """
+        """`memory` is the matrix, shared by all requests; `picture` is the SHA-256 of the request's picture."""
         self.token_memory: TokenMemory = memory
         self.shape = static_tree(STATIC_NODES if settings.budget == "auto" else min(settings.budget, STATIC_NODES))
         self.most_nodes = len(self.shape)
         self.stops = stops
-        self.reads = Reads(TOP_K, probabilities=settings.record, entropy=settings.record, nodes=settings.record)
         self.request = memory.begin(picture)
 
     def draft(self, context: Context, max_depth: int) -> CandidateTree:
@@ -72,9 +70,8 @@ class TokenRecycling(Decoder):
             if above is None or row is None:
                 placed.append(None)
                 continue
-            probability = row.chances[rank] if row.probabilities else 0.0
             proposal = Proposal([], (row, None, None), (1.0, 0.0, 0.0))
-            placed.append(tree.add(above, row.tokens[rank], probability, proposal))
+            placed.append(tree.add(above, row.tokens[rank], UNRANKED, proposal))
         return tree
 
     def _row(self, tree: CandidateTree, node: int, max_depth: int) -> Record | None:
