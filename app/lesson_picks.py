@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from app.sensitive import is_sensitive
-from recap_engine.trace import ROOT, LaneTrace, RequestTrace, StepTrace
+from recap_engine.trace import ROOT, LaneTrace, RequestTrace, StepTrace, is_sensitive
 from recap_engine.trace_reader import NODE_COLUMNS, ROW_COLUMNS
 
 

@@ -16,9 +16,8 @@ from math import log1p
 import pandas as pd
 
 from app.marks import LANES, shown
-from recap_engine.trace import LaneTrace, RequestTrace, Sensitivity
+from recap_engine.trace import SENSITIVE_KL, LaneTrace, RequestTrace, Sensitivity, is_sensitive
 
-SENSITIVE_KL = 0.5  # nats
 DARKEST_KL = 5.0  # nats, from which on the strip is as dark as it gets
 
 
@@ -39,11 +38,6 @@ class Counts:
 
 
 Split = dict[str, tuple[Counts, Counts]]  # per drafting lane: at image-sensitive states, at the others
-
-
-def is_sensitive(sensitivity: Sensitivity, index: int) -> bool:
-    """Is the state that chose token `index` of the answer image-sensitive?"""
-    return sensitivity.changed[index] or sensitivity.kl[index] > SENSITIVE_KL
 
 
 def split(trace: RequestTrace) -> Split:

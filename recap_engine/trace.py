@@ -245,6 +245,18 @@ class Sensitivity:
     without: str  # one sentence: what "without the picture" means
 
 
+SENSITIVE_KL = 0.5  # nats
+
+
+def is_sensitive(sensitivity: Sensitivity, index: int) -> bool:
+    """Is the state that chose token `index` of the answer image-sensitive?
+
+    It is if the target would have chosen another token without the picture, or if its distribution moved by more than
+    SENSITIVE_KL. The threshold is our choice; the abstract of RECAP gives no definition.
+    """
+    return sensitivity.changed[index] or sensitivity.kl[index] > SENSITIVE_KL
+
+
 @dataclass(frozen=True)
 class Difference:
     """Where a lane's answer first leaves the reference lane's, and how near a tie the target was there."""

@@ -43,6 +43,18 @@ def entropy_confidence(recalled: "Recalled") -> Weights:
     )
 
 
+def entropy_only(recalled: "Recalled") -> Weights:
+    """Distributions that are narrow as a whole weigh more, whatever their best token has."""
+    one, two, three = (length * (1.0 - r.entropy) if r else 0.0 for length, r in zip(LENGTH, recalled, strict=True))
+    return one, two, three
+
+
+def confidence_only(recalled: "Recalled") -> Weights:
+    """Records whose best token is likely weigh more, whatever the rest looks like."""
+    one, two, three = (length * r.probabilities[0] if r else 0.0 for length, r in zip(LENGTH, recalled, strict=True))
+    return one, two, three
+
+
 def uniform(recalled: "Recalled") -> Weights:
     """Every order that has a record weighs the same."""
     one, two, three = recalled
@@ -62,6 +74,8 @@ def last_token(recalled: "Recalled") -> Weights:
 
 WEIGHTINGS: dict[str, Weigh] = {
     "entropy-confidence": entropy_confidence,
+    "entropy-only": entropy_only,
+    "confidence-only": confidence_only,
     "uniform": uniform,
     "longest-match": longest_match,
     "last-token": last_token,

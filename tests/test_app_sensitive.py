@@ -4,17 +4,16 @@ from app_fakes import make_trace
 
 from app.figures import split_figure
 from app.sensitive import (
-    SENSITIVE_KL,
     Counts,
     heat,
     heat_legend,
     heat_strip,
-    is_sensitive,
     pooled,
     sensitivity_table,
     split,
     split_sentence,
 )
+from recap_engine.trace import SENSITIVE_KL, is_sensitive
 
 
 def same_answers(trace):

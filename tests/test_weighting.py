@@ -80,3 +80,9 @@ def test_a_record_without_any_information_proposes_nothing():
 
 def test_the_last_token_alone_has_no_say_where_it_holds_nothing():
     assert fuse((None, TWO, THREE), WEIGHTINGS["last-token"]).candidates == []
+
+
+def test_the_halves_of_the_weighting_look_at_one_thing_each():
+    narrow, likely = record(0.1, t1=0.4, t2=0.3), record(0.6, t2=0.6, t1=0.1)
+    assert WEIGHTINGS["entropy-only"]((narrow, narrow, likely)) == pytest.approx((0.9, 2 * 0.9, 4 * 0.4))
+    assert WEIGHTINGS["confidence-only"]((narrow, None, likely)) == pytest.approx((0.4, 0.0, 4 * 0.6))
