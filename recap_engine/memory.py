@@ -5,12 +5,17 @@ two, the last three. The one-token key goes into a `TokenMemory`, which persists
 into a `RequestMemory`, which lives for one request and so never mixes predictions made under different images. Token
 Recycling's |V| x k adjacency matrix is a `TokenMemory` too: a row appears when it is first written.
 
+A record says which request wrote it. So what a request changed is found afterwards, at no cost to its steps, and can
+be merged into another copy of the memory: a request may run in a process of its own.
+
 Source: RECAP, arXiv 2611.05894, abstract (keys and lifetimes); Token Recycling, arXiv 2408.08696 (the matrix).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from recap_engine.trace import Written
 from recap_engine.tree import CandidateTree, Context
@@ -21,6 +26,9 @@ if TYPE_CHECKING:
 
 FADE, PRIOR = 0.97, 2.0  # of `Promises`: what a step leaves of the counts before it, and nodes taken as kept at first
 PROMPT_STEP = -1  # the step number of records that come from the prompt
+MOST_CONTEXTS = 50_000  # two- and three-token keys that outlive a request, of each length; the oldest go first
+MOST_PICTURES = 4096  # requests whose pictures are remembered before those without records are forgotten
+SAMPLE = 200  # records whose size is looked at
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +40,10 @@ class Record:
     entropy: float  # of the full distribution over ln|V|: 0 is certain, 1 is uniform
     written: Written
     _chances: list[float] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What can be computed again stays behind when a record travels to another process."""
+        return Record, (self.tokens, self.probabilities, self.entropy, self.written)
 
     @property
     def chances(self) -> list[float]:
@@ -54,37 +66,154 @@ class Promises:
 
     promised: float = 0.0  # nodes expected to be accepted, by their path probabilities
     kept: float = 0.0  # nodes accepted
+    steps: int = 0  # steps counted
 
     def add(self, promised: float, kept: float) -> None:
         """Count one step; the last thirty or so weigh most."""
         self.promised = FADE * self.promised + promised
         self.kept = FADE * self.kept + kept
+        self.steps += 1
+
+    def merge(self, before: "Promises", after: "Promises") -> None:
+        """Count the steps between two states of a copy as if they came after one's own."""
+        steps = after.steps - before.steps
+        fade = FADE**steps
+        if self == before:  # to the last digit
+            self.promised, self.kept = after.promised, after.kept
+        else:
+            self.promised = fade * self.promised + max(0.0, after.promised - fade * before.promised)
+            self.kept = fade * self.kept + max(0.0, after.kept - fade * before.kept)
+        self.steps += steps
 
     @property
     def ratio(self) -> float:
         return (self.kept + PRIOR) / (self.promised + PRIOR)
 
 
+Table = dict[Any, Record]  # by token for order 1, else by the two or three last tokens
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment in a memory's life, from which changes are counted."""
+
+    requests: int
+    promises: Promises
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What the requests after a mark left in a memory. It pickles."""
+
+    mark: Mark
+    requests: int  # the last one's number
+    tables: dict[int, Table]  # by order, only the records that they wrote
+    pictures: dict[int, str | None]
+    promises: Promises  # after them
+
+
 @dataclass
 class TokenMemory:
-    """Order 1: the latest record after each token. Persists across requests."""
+    """What persists across requests: the latest record after each token, and after longer keys if a method keeps them.
+
+    Order 1 is bounded by the vocabulary, the longer orders by MOST_CONTEXTS each.
+    """
 
     rows: dict[int, Record] = field(default_factory=dict)
+    pairs: dict[tuple[int, int], Record] = field(default_factory=dict)
+    triples: dict[Context, Record] = field(default_factory=dict)
     requests: int = 0  # requests it has served, which number its records
     pictures: dict[int, str | None] = field(default_factory=dict)  # the SHA-256 of each request's picture
     promises: Promises = field(default_factory=Promises)
 
+    @property
+    def tables(self) -> dict[int, Table]:
+        """The records by the length of their keys."""
+        return {1: self.rows, 2: self.pairs, 3: self.triples}
+
+    @property
+    def records(self) -> Iterator[Record]:
+        """Every record, as often as there are keys to it."""
+        return (record for table in self.tables.values() for record in table.values())
+
     def begin(self, picture: str | None) -> int:
         """Serve another request, with the SHA-256 of its picture; returns its number, from 1."""
+        self.trim()
         self.requests += 1
         self.pictures[self.requests] = picture
         return self.requests
 
     def clear(self) -> None:
-        self.rows.clear()
+        for table in self.tables.values():
+            table.clear()
         self.requests = 0
         self.pictures.clear()
         self.promises = Promises()
+
+    def copy(self) -> "TokenMemory":
+        """A memory of its own that holds the same records."""
+        tables = {"rows": dict(self.rows), "pairs": dict(self.pairs), "triples": dict(self.triples)}
+        return replace(self, **tables, pictures=dict(self.pictures), promises=replace(self.promises))
+
+    def trim(self) -> None:
+        """Keep to the bounds: forget the oldest long keys, and the pictures of requests without records.
+
+        Between requests only, so a request may overstep the bounds by what it writes. An eighth more than is needed
+        goes, so that it is seldom done.
+        """
+        for table in (self.pairs, self.triples):
+            if len(table) > MOST_CONTEXTS:
+                oldest = sorted(table, key=lambda key: table[key].written)
+                for key in oldest[: len(table) - MOST_CONTEXTS * 7 // 8]:
+                    del table[key]
+        if len(self.pictures) > MOST_PICTURES:
+            named = {record.written[0] for record in self.records}
+            for request in self.pictures.keys() - named:
+                del self.pictures[request]
+
+    def mark(self) -> Mark:
+        return Mark(self.requests, replace(self.promises))
+
+    def changes_since(self, mark: Mark) -> Changes:
+        """What was written since `mark`. Costs one look at every record, and nothing while a request runs."""
+        written = {
+            order: {key: record for key, record in table.items() if record.written[0] > mark.requests}
+            for order, table in self.tables.items()
+        }
+        pictures = {request: picture for request, picture in self.pictures.items() if request > mark.requests}
+        return Changes(mark, self.requests, written, pictures, replace(self.promises))
+
+    def merge(self, changes: Changes) -> None:
+        """Take over what requests changed in a copy of this memory, as if they had come after all that it served.
+
+        Meanwhile other requests may have been merged: their records stay but under the same keys, where the latest
+        wins, as ever, and the newcomers are numbered on.
+        """
+        shift = self.requests - changes.mark.requests
+        moved: dict[int, Record] = {}  # by identity, as one record may stand under several keys
+        for order, table in changes.tables.items():
+            for key, record in table.items():
+                if id(record) not in moved:
+                    request, step, accepted = record.written
+                    moved[id(record)] = replace(record, written=(request + shift, step, accepted)) if shift else record
+                self.tables[order][key] = moved[id(record)]
+        self.pictures.update({request + shift: picture for request, picture in changes.pictures.items()})
+        self.promises.merge(changes.mark.promises, changes.promises)
+        self.requests = changes.requests + shift
+        self.trim()
+
+    def size_in_bytes(self) -> int:
+        """About what its records take of this process's memory, by the size of some of them."""
+        sample = list(islice(self.records, SAMPLE))
+        distinct = len(set(map(id, self.records)))
+        return round(distinct * sum(map(_bytes, sample)) / len(sample)) if sample else 0
+
+
+def _bytes(record: Record) -> int:
+    """What one record takes, numbers included."""
+    parts: list[Iterable[Any]] = [record.tokens, record.probabilities, record.written]
+    numbers = sum(sys.getsizeof(number) for part in parts for number in part)
+    return sys.getsizeof(record) + sum(map(sys.getsizeof, parts)) + numbers
 
 
 @dataclass

@@ -1,0 +1,133 @@
+"""What a request changed in a copy of a memory comes back into the memory, whatever happened there meanwhile."""
+
+import pickle
+
+import pytest
+from tiny_models import random_request, tiny_engine
+
+from recap_engine import memory as bounds
+from recap_engine.memory import Promises, Record, TokenMemory
+from recap_engine.settings import Settings
+
+SETTINGS = Settings(max_new_tokens=16, budget=16)
+
+
+def record(request, step=0, best=3):
+    return Record([best, best + 1], [0.5, 0.25], 0.3, (request, step, True))
+
+
+def contents(memory):
+    """All that a memory holds, comparable."""
+    tables = {
+        order: {key: (r.tokens, r.probabilities, r.entropy, r.written) for key, r in table.items()}
+        for order, table in memory.tables.items()
+    }
+    return tables, memory.requests, memory.pictures, memory.promises
+
+
+def served(memory, picture, keys, best=3):
+    """`memory` after one more request, which wrote one record a key, under keys of all three lengths."""
+    request = memory.begin(picture)
+    for step, key in enumerate(keys):
+        entry = record(request, step, best)
+        memory.rows[key], memory.pairs[key, key], memory.triples[key, key, key] = entry, entry, entry
+        memory.promises.add(2.0, 1.0)
+    return memory
+
+
+def elsewhere(memory, *request):
+    """The changes of one request that ran on a copy in another process."""
+    copy = pickle.loads(pickle.dumps(memory.copy()))
+    mark = copy.mark()
+    served(copy, *request)
+    return pickle.loads(pickle.dumps(copy.changes_since(mark)))
+
+
+def test_a_request_that_ran_elsewhere_leaves_what_it_would_have_left_here():
+    here, there = served(TokenMemory(), "a", [1, 2]), served(TokenMemory(), "a", [1, 2])
+    there.merge(elsewhere(there, "b", [2, 3]))
+    assert contents(there) == contents(served(here, "b", [2, 3]))
+
+
+def test_neither_of_two_concurrent_requests_is_lost():
+    memory = served(TokenMemory(), "a", [1, 2])
+    first, second = elsewhere(memory, "b", [2, 3], 5), elsewhere(memory, "c", [3, 4], 6)
+    memory.merge(second)
+    memory.merge(first)
+    expected = served(served(served(TokenMemory(), "a", [1, 2]), "c", [3, 4], 6), "b", [2, 3], 5)
+    tables, requests, pictures, promises = contents(memory)
+    assert (tables, requests, pictures) == contents(expected)[:3]
+    assert pictures == {1: "a", 2: "c", 3: "b"}
+    assert promises.ratio == pytest.approx(expected.promises.ratio)
+    assert promises.steps == expected.promises.steps
+
+
+def test_changes_carry_only_what_their_requests_wrote_and_one_record_stays_one():
+    memory = served(TokenMemory(), "a", range(50))
+    changes = elsewhere(memory, "b", [7])
+    assert {order: list(table) for order, table in changes.tables.items()} == {1: [7], 2: [(7, 7)], 3: [(7, 7, 7)]}
+    served(memory, "c", [8])
+    memory.merge(changes)
+    assert memory.rows[7] is memory.pairs[7, 7] is memory.triples[7, 7, 7]
+    assert memory.rows[7].written == (3, 0, True)
+
+
+def test_a_request_that_ends_after_the_memory_was_emptied_is_its_first():
+    memory = served(TokenMemory(), "a", [1, 2])
+    changes = elsewhere(memory, "b", [3])
+    memory.clear()
+    memory.merge(changes)
+    assert list(memory.rows) == [3]
+    assert memory.rows[3].written[0] == memory.requests == 1
+    assert memory.pictures == {1: "b"}
+
+
+@pytest.mark.parametrize("lane", ["tr", "recap"])
+def test_a_real_request_merges_into_the_memory_it_would_have_left(lane):
+    engine, other = tiny_engine("llama"), tiny_engine("llama")
+    for number in (0, 1):
+        engine.answer(random_request("llama", number), lane, SETTINGS)
+    other.answer(random_request("llama", 0), lane, SETTINGS)
+    home = other.memories[lane]
+    other.memories[lane] = home.copy()
+    mark = home.mark()
+    other.answer(random_request("llama", 1), lane, SETTINGS)
+    home.merge(other.memories[lane].changes_since(mark))
+    assert contents(home) == contents(engine.memories[lane])
+
+
+def test_promises_merge_as_if_the_steps_had_come_later():
+    one, after = Promises(), Promises()
+    one.add(3.0, 1.0)
+    after.add(2.0, 2.0)
+    one.merge(Promises(), after)
+    expected = Promises()
+    expected.add(3.0, 1.0)
+    expected.add(2.0, 2.0)
+    assert (one.promised, one.kept, one.steps) == pytest.approx((expected.promised, expected.kept, 2))
+
+
+def test_the_oldest_long_keys_go_first_and_one_token_keys_stay(monkeypatch):
+    monkeypatch.setattr(bounds, "MOST_CONTEXTS", 16)
+    memory = served(served(TokenMemory(), "a", range(12)), "b", range(8, 22))
+    memory.begin("c")
+    assert len(memory.pairs) == len(memory.triples) == 14
+    assert set(memory.triples) == {(key, key, key) for key in range(8, 22)}
+    assert len(memory.rows) == 22
+
+
+def test_pictures_of_requests_without_records_are_forgotten(monkeypatch):
+    monkeypatch.setattr(bounds, "MOST_PICTURES", 8)
+    memory = TokenMemory()
+    for number in range(100):
+        served(memory, f"{number}", [number % 3])
+        assert len(memory.pictures) <= 9 + 1
+    assert memory.pictures[100] == "99"
+    assert {r.written[0] for r in memory.records} <= set(memory.pictures)
+
+
+def test_the_size_of_a_memory_grows_with_its_records():
+    memory = served(TokenMemory(), "a", range(10))
+    ten = memory.size_in_bytes()
+    served(memory, "a", range(10, 20))
+    assert TokenMemory().size_in_bytes() == 0 < ten < memory.size_in_bytes() < 3 * ten
