@@ -18,20 +18,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # before gradio is imported
 
 import gradio as gr  # noqa: E402
 
-from app.files import Opened, open_file, without_model  # noqa: E402
+from app import texts  # noqa: E402
+from app.files import Opened, open_file  # noqa: E402
 from app.page import build_page  # noqa: E402
+from app.serving import NoModelError, Serving, Wish  # noqa: E402
 from app.theme import CSS_PATH, make_theme  # noqa: E402
 from recap_engine.trace import TraceError  # noqa: E402
-
-if TYPE_CHECKING:
-    from recap_engine.engine import Engine
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -49,15 +46,11 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def start_loading(arguments: argparse.Namespace) -> Future[Engine]:
+def start_loading(arguments: argparse.Namespace) -> Serving:
     """Load the model in the background, torch included, so that the page opens at once and says that it is loading."""
-
-    def load() -> Engine:
-        from recap_engine.engine import Engine
-
-        return Engine.load(arguments.model or None, arguments.device, arguments.dtype)
-
-    return ThreadPoolExecutor(1, thread_name_prefix="loading").submit(load)
+    serving = Serving()
+    serving.load(Wish(arguments.model or None, arguments.device, arguments.dtype))
+    return serving
 
 
 def open_trace(path: str | None) -> Opened | None:
@@ -72,8 +65,8 @@ if __name__ == "__main__":
     arguments = parse_arguments()
     if gr.NO_RELOAD:
         opened = open_trace(arguments.trace)
-        loading = without_model() if opened else start_loading(arguments)
-    demo = build_page(loading, opened)
+        serving = Serving(problem=NoModelError(texts.NO_MODEL)) if opened else start_loading(arguments)
+    demo = build_page(serving, opened)
     demo.launch(
         server_name=arguments.host,
         server_port=arguments.port,

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
 from app import texts
-from app.cards import closing_words, lane_cards, masthead, notice, verdict
-from app.files import NoModelError, Opened, open_file, runs_of, save
+from app.cards import closing_words, lane_cards, notice, verdict
+from app.files import Opened, open_file, runs_of, save
 from app.inspector_view import Inspector, show_trace, wire_inspector
 from app.lanes import Ask, StopFlag, answer
 from app.pictures import ReadyExample, draw_scene
+from app.serving import Serving
 from app.wiring import ON_THE_MODEL, QUIET, Update, Visit, sentence
 from recap_engine.errors import RecapError
 from recap_engine.settings import Settings
 from recap_engine.trace import RequestTrace
-
-if TYPE_CHECKING:
-    from recap_engine.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -63,22 +59,6 @@ class ResultPart:
         return [self.empty, self.download, *self.inspector.shown]
 
 
-def wire_head(page: gr.Blocks, head: gr.HTML, loading: Future[Engine]) -> None:
-    """Name the model as soon as it is loaded, or say why it can't be."""
-
-    async def watch() -> AsyncIterator[str]:
-        try:
-            engine = await asyncio.shield(asyncio.wrap_future(loading))
-            precision = str(engine.dtype).removeprefix("torch.")
-            yield masthead("ready", f"{engine.model_name} · {engine.device} · {precision}")
-        except NoModelError:
-            yield masthead("off", texts.NO_MODEL_CHIP)
-        except Exception as error:
-            yield masthead("failed", sentence(error))
-
-    page.load(watch, outputs=head, **QUIET)
-
-
 def wire_pictures(ask: AskPart, examples: Sequence[ReadyExample]) -> None:
     """Examples and drawn scenes bring their own question."""
     given = [ask.picture, ask.question, ask.scene]
@@ -91,7 +71,7 @@ def wire_pictures(ask: AskPart, examples: Sequence[ReadyExample]) -> None:
     ask.draw.click(draw_scene, outputs=given, **QUIET)
 
 
-def wire_run(ask: AskPart, result: ResultPart, loading: Future[Engine], visit: Visit) -> None:
+def wire_run(ask: AskPart, result: ResultPart, serving: Serving, visit: Visit) -> None:
     """Run streams the cards and leaves a trace, which is then shown; Stop ends the run and keeps what there is."""
 
     def answer_all(
@@ -104,10 +84,10 @@ def wire_run(ask: AskPart, result: ResultPart, loading: Future[Engine], visit: V
             if not lanes:
                 raise RecapError(texts.NO_LANES)
             settings = Settings(max_new_tokens=int(limit), budget=budget if budget == "auto" else int(budget))
-            if not loading.done():
+            if serving.status.state == "loading":
                 yield {ask.message: notice(texts.STILL_LOADING)}
             asked = Ask(question, picture, lanes, settings, turn)
-            for moment in answer(loading.result(), asked, stop):
+            for moment in answer(serving.engine(), asked, stop):
                 yield {result.cards: lane_cards(moment.runs), ask.message: notice(moment.doing)}
             told = notice(closing_words(list(moment.runs), turn, with_picture=picture is not None))
             told_result = verdict(moment.trace) if moment.trace else ""
@@ -127,7 +107,7 @@ def wire_run(ask: AskPart, result: ResultPart, loading: Future[Engine], visit: V
 
     def forget() -> str:
         try:
-            loading.result().clear_memories()
+            serving.engine().clear_memories()
         except Exception as error:
             return notice(sentence(error), "bad")
         return notice(texts.FORGOTTEN)
@@ -178,14 +158,14 @@ def wire_opening(page: gr.Blocks, ask: AskPart, result: ResultPart, visit: Visit
         page.load(partial(show, opened), outputs=changed, **QUIET)
 
 
-def wire_result(result: ResultPart, loading: Future[Engine], visit: Visit) -> None:
+def wire_result(result: ResultPart, serving: Serving, visit: Visit) -> None:
     """The inspector; what is found by looking without the picture becomes part of the trace file."""
 
     def save_again(trace: RequestTrace) -> Iterator[Update]:
         with tempfile.TemporaryDirectory() as folder:
             yield {result.download: _download(trace, Path(folder))}
 
-    looked = wire_inspector(result.inspector, visit, loading)
+    looked = wire_inspector(result.inspector, visit, serving)
     looked.success(save_again, visit.trace, [result.download], **QUIET)
 
 

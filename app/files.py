@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from app import texts
 from app.lanes import LaneRun
 from app.marks import LANES, shortened
-from recap_engine.errors import RecapError
 from recap_engine.trace import RequestTrace, TraceError
 
-if TYPE_CHECKING:
-    from recap_engine.engine import Engine
-
 SAVED_AS = "recap-trace.json.gz"
-
-
-class NoModelError(RecapError):
-    """There is no model on purpose: the page was started to show a saved trace."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +40,6 @@ def open_file(path: str | Path) -> Opened:
         told = f"has a lane that this page does not know, {unknown[0]:.16}" if unknown else "has no lanes to show"
         raise TraceError(f"This trace {told}.")
     return Opened(trace, Path(path).name)
-
-
-def without_model() -> Future[Engine]:
-    """In the place of a model that is loading: there is none, and this is why."""
-    loading: Future[Engine] = Future()
-    loading.set_exception(NoModelError(texts.NO_MODEL))
-    return loading
 
 
 def runs_of(trace: RequestTrace) -> dict[str, LaneRun]:

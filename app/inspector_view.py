@@ -6,10 +6,9 @@ Everything reads from the trace alone. A tab's figures are drawn when it is open
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 import plotly
@@ -33,13 +32,12 @@ from app.inspector import NODE_COLUMNS, inspectable, legend, telling_step, view_
 from app.marks import LANES
 from app.race import race_board, steps_table
 from app.sensitive import Split, heat_legend, heat_strip, pooled, sensitivity_table, split, split_sentence
+from app.serving import Serving
 from app.strips import aligned_strips, answer_strip
 from app.why_panel import why_of
 from app.wiring import ON_THE_MODEL, QUIET, Update, Visit, sentence
+from recap_engine.errors import RecapError
 from recap_engine.trace import RequestTrace
-
-if TYPE_CHECKING:
-    from recap_engine.engine import Engine
 
 SCRIPT = Path(__file__).with_name("inspector.js")
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"  # a saved page brings its own
@@ -292,12 +290,12 @@ def _strip(trace: RequestTrace, lane: str, at: int, aligned: bool) -> str:
 # ---- events ----------------------------------------------------------------------------------------------------
 
 
-def wire_inspector(inspector: Inspector, visit: Visit, loading: Future[Engine]) -> gr.events.Dependency:
+def wire_inspector(inspector: Inspector, visit: Visit, serving: Serving) -> gr.events.Dependency:
     """All events of the inspector. Returns the one that adds a sensitivity to the trace."""
     _wire_steps(inspector.steps, inspector.script, visit)
     _wire_race(inspector.race, visit)
     _wire_memories(inspector.memories, visit)
-    return _wire_sensitive(inspector.sensitive, visit, loading)
+    return _wire_sensitive(inspector.sensitive, visit, serving)
 
 
 def _wire_steps(steps: StepsTab, script: gr.HTML, visit: Visit) -> None:
@@ -402,7 +400,7 @@ def _wire_memories(memories: MemoriesTab, visit: Visit) -> None:
     memories.tab.select(show_memories, visit.trace, memories.views, **QUIET)
 
 
-def _wire_sensitive(tab: SensitiveTab, visit: Visit, loading: Future[Engine]) -> gr.events.Dependency:
+def _wire_sensitive(tab: SensitiveTab, visit: Visit, serving: Serving) -> gr.events.Dependency:
     def show(trace: RequestTrace | None, asked: Any, pool: dict[str, Split]) -> Sequence[Any]:
         """The tab as it is now: what was found, or why there is nothing to see yet."""
         if trace is None:
@@ -436,7 +434,9 @@ def _wire_sensitive(tab: SensitiveTab, visit: Visit, loading: Future[Engine]) ->
         if trace is None or asked is None:
             return gr.skip(), notice(texts.SENSITIVITY_NEEDS_RUN)
         try:
-            engine = loading.result()
+            engine = serving.engine()
+            if engine.model_name != trace.model:
+                raise RecapError(texts.SENSITIVITY_NEEDS_ITS_MODEL)
             reference = next(iter(trace.lanes.values()))
             found = engine.sensitivity(engine.prepare(asked.question, asked.picture), reference.tokens)
             return replace(trace, sensitivity=found), ""

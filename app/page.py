@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING
 
 import gradio as gr
 
@@ -13,7 +11,6 @@ from app.cards import empty_cards, masthead, notice
 from app.events import (
     AskPart,
     ResultPart,
-    wire_head,
     wire_opening,
     wire_pictures,
     wire_result,
@@ -24,17 +21,16 @@ from app.inspector_view import lay_out_inspector
 from app.lanes import LANE_ORDER, StopFlag
 from app.lesson_view import lay_out_lesson, wire_lesson
 from app.marks import LANES
+from app.models_view import wire_head
 from app.pictures import ReadyExample, as_uploaded, read_examples
+from app.serving import Serving
 from app.wiring import Visit
-
-if TYPE_CHECKING:
-    from recap_engine.engine import Engine  # needs torch, which a page without a model can do without
 
 BUDGETS: list[str | int] = ["auto", 8, 16, 24, 32, 48, 64, 80]
 
 
-def build_page(loading: Future[Engine], opened: Opened | None = None) -> gr.Blocks:
-    """The page as gradio Blocks. `loading` gives the engine once its model is loaded; the page opens before that.
+def build_page(serving: Serving, opened: Opened | None = None) -> gr.Blocks:
+    """The page as gradio Blocks. `serving` has the engine once its model is loaded; the page opens before that.
 
     `opened` is a saved trace to begin with.
     """
@@ -46,7 +42,7 @@ def build_page(loading: Future[Engine], opened: Opened | None = None) -> gr.Bloc
             stop=gr.State(StopFlag()),
             turn=gr.State(0),
         )
-        head = gr.HTML(masthead("loading", "loading the model …"))
+        head = gr.HTML(masthead("loading", texts.LOADING_CHIP))
         examples = read_examples()
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Ask", id="ask"):
@@ -56,11 +52,11 @@ def build_page(loading: Future[Engine], opened: Opened | None = None) -> gr.Bloc
             with gr.Tab("Lesson", id="lesson") as lesson_tab:
                 lesson = lay_out_lesson(lesson_tab)
 
-        wire_head(page, head, loading)
+        wire_head(page, head, serving)
         wire_pictures(ask, examples)
-        wire_run(ask, result, loading, visit)
+        wire_run(ask, result, serving, visit)
         wire_opening(page, ask, result, visit, opened)
-        wire_result(result, loading, visit)
+        wire_result(result, serving, visit)
         wire_lesson(lesson)
     return page
 

@@ -75,7 +75,8 @@ NO_MODEL = (
 NO_RECORDINGS = (
     "The lesson’s recorded traces are not in assets/traces; python -m recap_engine record makes them anew, in a minute."
 )
-NO_MODEL_CHIP = "a saved trace · no model loaded"
+NO_MODEL_CHIP = "no model loaded"
+LOADING_CHIP = "loading the model …"
 WITHOUT_PICTURE = "No picture was given: the answer comes from the question alone."
 
 STRIP = "One group is one step: one pass of the model. Choose a token to open its step."
@@ -114,4 +115,5 @@ SENSITIVITY_NEEDS_RUN = (
     "This needs the picture and the model. The trace came from a file, which holds neither; ask the question here to "
     "look."
 )
+SENSITIVITY_NEEDS_ITS_MODEL = "Another model was loaded since this answer; press Run again, then look."
 SENSITIVITY_NEEDS_PICTURE = "This question was asked without a picture, so there is nothing to take away."

@@ -1,7 +1,6 @@
 """The inspector in a real browser, on a made-up trace played by a made-up engine: no model, so it is quick."""
 
 import json
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from app_fakes import FakeEngine, make_trace
 from browser import served, visit
 
 from app.page import build_page
+from app.serving import Serving
 
 
 class Inspected:
@@ -46,9 +46,7 @@ class Inspected:
 def address():
     trace = make_trace(nodes=40, steps=12)
     trace.token_text |= {0: "<img src=x onerror=\"document.title='owned'\">", 1: "</script><b>"}
-    loading = Future()
-    loading.set_result(FakeEngine(trace))
-    with served(build_page(loading)) as url:
+    with served(build_page(Serving(FakeEngine(trace)))) as url:
         yield url, trace
 
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 import gradio as gr
 import pytest
 from app_fakes import FakeEngine, make_trace
-from test_page import handler, ready
+from test_page import handler
 
 from app import texts
 from app.lanes import Ask
 from app.page import build_page
+from app.serving import Serving
 from recap_engine.errors import RecapError
 from recap_engine.settings import Settings
 from recap_engine.trace import RequestTrace
@@ -23,7 +24,7 @@ def trace():
 
 @pytest.fixture(scope="module")
 def page():
-    return build_page(ready(FakeEngine()))
+    return build_page(Serving(FakeEngine()))
 
 
 def call(page, name, *given):
@@ -127,7 +128,7 @@ def test_the_image_sensitive_states_say_why_there_is_nothing_to_see_yet(page, tr
 
 def test_looking_without_the_picture_adds_to_the_trace_and_to_the_visit(trace):
     engine = FakeEngine(trace)
-    page = build_page(ready(engine))
+    page = build_page(Serving(engine))
     asked = Ask("What?", "a.png", ["recap"], Settings())
     found, message = handler(page, "look")(replace(trace, sensitivity=None), asked)
     assert isinstance(found, RequestTrace) and found.sensitivity == trace.sensitivity and message == ""

@@ -1,7 +1,6 @@
 """The page builds, and its handlers answer every kind of request with a result or one clear sentence."""
 
 import json
-from concurrent.futures import Future
 
 import gradio as gr
 import pytest
@@ -13,15 +12,10 @@ from app.events import sentence
 from app.lanes import StopFlag
 from app.page import build_page
 from app.pictures import draw_scene, read_examples
+from app.serving import Serving
 from app.theme import CSS_PATH, make_theme
 from recap_engine.errors import RecapError
 from recap_engine.trace import RequestTrace
-
-
-def ready(engine):
-    loading = Future()
-    loading.set_result(engine)
-    return loading
 
 
 def handler(page, name):
@@ -39,7 +33,7 @@ def run(page, question="What is it?", picture=None, lanes=("ar", "tr", "recap"),
 
 
 def test_the_page_builds_before_the_model_is_there():
-    page = build_page(Future())
+    page = build_page(Serving())
     labels = {getattr(block, "label", None) for block in page.blocks.values()}
     assert {"Picture", "Question", "Lane", "Step", "Lanes"} <= labels
     assert "loading" in json.dumps(page.get_config_file(), default=str)
@@ -51,7 +45,7 @@ def test_theme_and_style_sheet_are_there():
 
 
 def test_a_run_fills_cards_verdict_inspector_and_download():
-    shown = run(build_page(ready(FakeEngine())))
+    shown = run(build_page(Serving(FakeEngine())))
     assert shown["cards"].count("data-lane") == 3
     assert shown["inspector"]["visible"]
     assert "kB" in shown["download"]["label"]
@@ -60,7 +54,7 @@ def test_a_run_fills_cards_verdict_inspector_and_download():
 
 
 def test_ar_alone_has_timing_but_no_trees():
-    shown = run(build_page(ready(FakeEngine())), lanes=["ar"])
+    shown = run(build_page(Serving(FakeEngine())), lanes=["ar"])
     assert shown["inspector"]["visible"]
     assert not shown["steps-area"]["visible"]
     assert "nothing to compare" in shown["verdict"]
@@ -75,7 +69,7 @@ def test_ar_alone_has_timing_but_no_trees():
     ],
 )
 def test_what_goes_wrong_is_told_in_one_sentence(engine, given, told):
-    shown = run(build_page(ready(engine)), **given)
+    shown = run(build_page(Serving(engine)), **given)
     assert told in shown["message"]
     assert "Traceback" not in shown["message"]
     assert shown["run"]["interactive"]
@@ -83,9 +77,8 @@ def test_what_goes_wrong_is_told_in_one_sentence(engine, given, told):
 
 
 def test_a_model_that_cannot_be_loaded_is_named_in_one_sentence():
-    loading = Future()
-    loading.set_exception(RecapError("The model x cannot be loaded: no such folder."))
-    assert "no such folder" in run(build_page(loading))["message"]
+    serving = Serving(problem=RecapError("The model x cannot be loaded: no such folder."))
+    assert "no such folder" in run(build_page(serving))["message"]
 
 
 def test_an_error_not_meant_for_people_is_logged_not_shown(caplog):
@@ -95,7 +88,7 @@ def test_an_error_not_meant_for_people_is_logged_not_shown(caplog):
 
 
 def test_the_picture_reaches_the_engine_as_it_was_uploaded():
-    page = build_page(Future())
+    page = build_page(Serving())
     picture = next(block for block in page.blocks.values() if isinstance(block, gr.Image))
     broken = type("Payload", (), {"path": "/somewhere/broken.png"})()
     assert picture.preprocess(broken) == "/somewhere/broken.png"

@@ -1,12 +1,11 @@
 """The whole page in a real browser: `python app.py` with a real model, an example asked about, every step looked at."""
 
-from concurrent.futures import Future
-
 import pytest
 from app_fakes import FakeEngine, make_trace
 from browser import program, served, visit
 
 from app.page import build_page
+from app.serving import Serving
 from recap_engine.models.loading import EMBEDDED
 from recap_engine.scenes import FAMILIES, make_example
 from recap_engine.scenes.model import build_model, build_processor, build_tokenizer
@@ -83,9 +82,8 @@ def test_a_broken_picture_is_told_in_one_sentence(address, tmp_path):
 
 
 def test_stop_keeps_what_was_produced():
-    loading = Future()
-    loading.set_result(FakeEngine(make_trace(steps=60), step_s=0.1))
-    with served(build_page(loading)) as url, visit(url) as page:
+    engine = FakeEngine(make_trace(steps=60), step_s=0.1)
+    with served(build_page(Serving(engine))) as url, visit(url) as page:
         page.fill("#question textarea", "Tell me everything.")
         page.keyboard.press("Enter")
         page.wait_for_function("document.querySelector('[data-lane=ar] dd').innerText !== '–'")

@@ -7,10 +7,11 @@ import pytest
 from app_fakes import make_trace
 from browser import program, served, visit
 
-from app.files import Opened, without_model
+from app.files import Opened
 from app.lesson import PAGES
 from app.lesson_view import FOLDER
 from app.page import build_page
+from app.serving import Serving
 
 RECORDED = FOLDER / "description.json.gz"
 
@@ -18,7 +19,7 @@ RECORDED = FOLDER / "description.json.gz"
 @pytest.fixture(scope="module")
 def url():
     """A page that began with a made-up trace."""
-    with served(build_page(without_model(), Opened(make_trace(), "made-up.json.gz"))) as address:
+    with served(build_page(Serving(), Opened(make_trace(), "made-up.json.gz"))) as address:
         yield address
 
 
