@@ -6,7 +6,7 @@
     python app.py --trace run.json.gz                   # look at a saved run, without a model
 
 Without --host and --port gradio's own GRADIO_SERVER_NAME and GRADIO_SERVER_PORT count, else 127.0.0.1 and the first
-free port from 7860.
+free port from 7860; on a Space it is 0.0.0.0:7860. `app/hosting.md` tells how to host the page for others.
 
 This file and the package `app/` share a name. A package wins over a module, so `import app` is the package, here as
 well; this file is only ever run, never imported. `gradio app.py` runs it too and then watches the folder, to serve the
@@ -27,7 +27,8 @@ from app import texts  # noqa: E402
 from app.files import Opened, open_file  # noqa: E402
 from app.page import build_page  # noqa: E402
 from app.serving import NoModelError, Serving, Wish  # noqa: E402
-from app.theme import CSS_PATH, make_theme  # noqa: E402
+from app.space import Choice, address, launch, model_choice  # noqa: E402
+from recap_engine.errors import RecapError  # noqa: E402
 from recap_engine.trace import TraceError  # noqa: E402
 
 
@@ -53,6 +54,14 @@ def start_loading(arguments: argparse.Namespace) -> Serving:
     return serving
 
 
+def allowed_choice(host: str) -> Choice:
+    """Which models visitors may load; a setting that can't be understood ends the program with one sentence."""
+    try:
+        return model_choice(host)
+    except RecapError as error:
+        sys.exit(f"app.py: {error}")
+
+
 def open_trace(path: str | None) -> Opened | None:
     """The trace to begin with; one that can't be read ends the program with the reader's sentence."""
     try:
@@ -63,16 +72,9 @@ def open_trace(path: str | None) -> Opened | None:
 
 if __name__ == "__main__":
     arguments = parse_arguments()
+    host, port = address(arguments.host, arguments.port)
     if gr.NO_RELOAD:
         opened = open_trace(arguments.trace)
         serving = Serving(problem=NoModelError(texts.NO_MODEL)) if opened else start_loading(arguments)
-    demo = build_page(serving, opened)
-    demo.launch(
-        server_name=arguments.host,
-        server_port=arguments.port,
-        theme=make_theme(),
-        css_paths=CSS_PATH,
-        footer_links=[],
-        run_history=False,
-        max_file_size="50mb",
-    )
+    demo = build_page(serving, opened, allowed_choice(host))
+    launch(demo, serving, host, port)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import gradio as gr
 
 from app import texts
+from app.api import wire_api
 from app.cards import empty_cards, masthead, notice
 from app.events import (
     AskPart,
@@ -21,18 +22,20 @@ from app.inspector_view import lay_out_inspector
 from app.lanes import LANE_ORDER, StopFlag
 from app.lesson_view import lay_out_lesson, wire_lesson
 from app.marks import LANES
-from app.models_view import wire_head
+from app.models_view import lay_out_models, wire_models
 from app.pictures import ReadyExample, as_uploaded, read_examples
 from app.serving import Serving
+from app.space import Choice
 from app.wiring import Visit
 
+MOST_WAITING = 64  # in the queue; whoever comes then is told that the page is busy
 BUDGETS: list[str | int] = ["auto", 8, 16, 24, 32, 48, 64, 80]
 
 
-def build_page(serving: Serving, opened: Opened | None = None) -> gr.Blocks:
+def build_page(serving: Serving, opened: Opened | None = None, choice: Choice = Choice.FOLDERS) -> gr.Blocks:
     """The page as gradio Blocks. `serving` has the engine once its model is loaded; the page opens before that.
 
-    `opened` is a saved trace to begin with.
+    `opened` is a saved trace to begin with; `choice` says which models a visitor may load.
     """
     with gr.Blocks(title=texts.TITLE, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         visit = Visit(
@@ -51,13 +54,17 @@ def build_page(serving: Serving, opened: Opened | None = None) -> gr.Blocks:
                 _lay_out_help()
             with gr.Tab("Lesson", id="lesson") as lesson_tab:
                 lesson = lay_out_lesson(lesson_tab)
+            with gr.Tab("Models", id="models") as models_tab:
+                models = lay_out_models(models_tab, choice)
 
-        wire_head(page, head, serving)
+        wire_models(page, head, models, [ask.run.click, ask.question.submit], serving, choice)
         wire_pictures(ask, examples)
         wire_run(ask, result, serving, visit)
         wire_opening(page, ask, result, visit, opened)
         wire_result(result, serving, visit)
         wire_lesson(lesson)
+        wire_api(ask, serving)
+    page.queue(max_size=MOST_WAITING)
     return page
 
 
@@ -112,4 +119,4 @@ def _lay_out_help() -> None:
     with gr.Accordion("How to read this page", open=False):
         gr.Markdown(texts.HOW_TO_READ)
     with gr.Accordion("What the model can read, and how to choose another", open=False):
-        gr.Markdown(texts.EMBEDDED_MODEL + texts.HUB_MODEL)
+        gr.Markdown(texts.EMBEDDED_MODEL + texts.HUB_MODEL + texts.PICTURE_BOUNDS)

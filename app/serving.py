@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
+from app.wiring import sentence
 from recap_engine.errors import RecapError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Status:
 
     engine: Engine | None
     job: Job | None
-    problem: Exception | None
+    problem: RecapError | None
 
     @property
     def state(self) -> str:
@@ -80,7 +81,7 @@ class Serving:
     def __init__(
         self,
         engine: Engine | None = None,
-        problem: Exception | None = None,
+        problem: RecapError | None = None,
         load: Callable[[Wish, Downloaded], Engine] = load_engine,
     ) -> None:
         self._engine = engine
@@ -119,19 +120,22 @@ class Serving:
                 self._end(problem=NoModelError("Loading was cancelled; what was downloaded is kept for another time."))
 
     def _work(self, job: Job) -> None:
-        engine, problem = None, None
+        engine: Engine | None = None
+        problem: RecapError | None = None
         free_unused()
         try:
             engine = self._load(job.wish, job.follow)
-        except Exception as error:
+        except RecapError as error:
             problem = error
+        except Exception as error:
+            problem = RecapError(sentence(error))
         with self._changed:
             if job is self._job:
                 self._end(engine, problem)
         del engine
         free_unused()
 
-    def _end(self, engine: Engine | None = None, problem: Exception | None = None) -> None:
+    def _end(self, engine: Engine | None = None, problem: RecapError | None = None) -> None:
         """With the lock held: nothing is on its way any more, and whoever waits may go on."""
         self._job, self._problem = None, problem
         self._engine = engine or self._engine

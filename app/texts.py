@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from recap_engine.images import FILE_PIXELS, MOST_PICTURES, MOST_PIXELS
+
 TITLE = "RECAP Inspector"
 TAGLINE = (
     "Ask about a picture and watch one model answer three times: token by token, with Token Recycling, and with RECAP. "
@@ -32,7 +34,8 @@ pictures. It will answer all the same, and it will be wrong; the three lanes wil
 """
 
 HUB_MODEL = """
-**A larger model.** Start the page with the name of a model on the Hugging Face Hub, or a local folder:
+**A larger model.** Choose one in the tab “Models”, where the host of this page allows it, or start the page with the
+name of one on the Hugging Face Hub, or a local folder:
 
 ```
 RECAP_MODEL=Qwen/Qwen2.5-VL-7B-Instruct python app.py
@@ -40,6 +43,11 @@ RECAP_MODEL=Qwen/Qwen2.5-VL-7B-Instruct python app.py
 
 Qwen2-VL, Qwen2.5-VL, Qwen3-VL, LLaVA-NeXT, LLaVA-1.5, SmolVLM / Idefics3 and text-only causal models are known. Such a
 model reads photographs too; it wants a GPU.
+"""
+
+PICTURE_BOUNDS = f"""
+**Pictures** of up to {FILE_PIXELS // 10**6} million pixels are opened; a model is shown at most {MOST_PIXELS // 10**6}
+million of each, larger ones reduced to that, and no more than {MOST_PICTURES} to a question.
 """
 
 HOW_TO_READ = """
@@ -75,6 +83,18 @@ NO_MODEL = (
 NO_RECORDINGS = (
     "The lesson’s recorded traces are not in assets/traces; python -m recap_engine record makes them anew, in a minute."
 )
+NO_MODEL_YET = "No model is loaded: choose one."
+MODELS = (
+    "One for everybody at this page. Another takes its place only once it is loaded; runs that have begun end with the "
+    "one they began with."
+)
+NO_CHOICE = "The host of this page has chosen the model; on your own machine you choose it here."
+ABOUT_MODELS = """
+**Memory** is an estimate for the chosen precision: the weights, a tenth on top, and 0.3 GB; *fits now* compares it with
+what is free while the model at hand is loaded. To make room for a large one, load the embedded model first. Precision
+*auto* is half precision on a GPU and float32, in which decoding is exactly lossless, elsewhere. Licences are those that
+the model cards name; read the card before you rely on one. A gated model wants `HF_TOKEN`.
+"""
 NO_MODEL_CHIP = "no model loaded"
 LOADING_CHIP = "loading the model …"
 WITHOUT_PICTURE = "No picture was given: the answer comes from the question alone."

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from recap_engine.settings import Settings
     from recap_engine.trace import RequestTrace
 
+__version__ = "1.0"
 _HOMES = {
     "Progress": "decode",
     "LANES": "engine",
