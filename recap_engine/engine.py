@@ -3,6 +3,7 @@
 import hashlib
 import platform
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import asdict
 from datetime import datetime, timezone
 from functools import cached_property
@@ -13,12 +14,13 @@ import transformers
 from PIL import Image
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
-from recap_engine import stepcost
+from recap_engine import memory_file, stepcost
 from recap_engine.decode import Progress, decode
 from recap_engine.decoders import Autoregressive, Decoder, Recap, TokenRecycling
 from recap_engine.errors import RecapError
 from recap_engine.images import MOST_PICTURES, fit_image, open_image
 from recap_engine.memory import TokenMemory
+from recap_engine.memory_file import Binding
 from recap_engine.models.check import check_tree
 from recap_engine.models.hub import Downloaded
 from recap_engine.models.loading import load
@@ -42,11 +44,16 @@ class Engine:
         target: Target,
         processor: ProcessorMixin | PreTrainedTokenizerBase | None = None,
         model_name: str = "model",
+        revision: str = "",
     ) -> None:
-        """`processor` turns questions into inputs and ids into text; without one, requests are made from inputs."""
+        """`processor` turns questions into inputs and ids into text; without one, requests are made from inputs.
+
+        `revision` tells one state of the model's weights from another.
+        """
         self.target = target
         self.processor = processor
         self.model_name = model_name
+        self.revision = revision
         self.memories: dict[str, TokenMemory] = {"tr": TokenMemory(), "recap": TokenMemory()}
 
     @classmethod
@@ -62,7 +69,7 @@ class Engine:
         target = Target(loaded.model, loaded.family)
         if not loaded.family.vision:
             check_tree(target)
-        return cls(target, loaded.processor, loaded.name)
+        return cls(target, loaded.processor, loaded.name, loaded.revision)
 
     @property
     def device(self) -> torch.device:
@@ -76,16 +83,41 @@ class Engine:
     def tokenizer(self) -> PreTrainedTokenizerBase | None:
         return self.processor.tokenizer if isinstance(self.processor, ProcessorMixin) else self.processor
 
-    @cached_property
+    @property
     def step_cost(self) -> StepCost:
         """The measured cost of passes over trees; takes a second or two the first time."""
-        return stepcost.measure(self.target)
+        if self.target.step_cost is None:
+            self.target.step_cost = stepcost.measure(self.target)
+        return self.target.step_cost
 
-    def apart(self) -> "Engine":
-        """The same target and step cost with empty memories of its own, for a comparison that must not share them."""
-        other = type(self)(self.target, self.processor, self.model_name)
-        other.step_cost = self.step_cost
+    @step_cost.setter
+    def step_cost(self, cost: StepCost) -> None:
+        self.target.step_cost = cost
+
+    def apart(self, memories: dict[str, TokenMemory] | None = None) -> "Engine":
+        """The same target and step cost with memories of its own, by default empty ones.
+
+        For a comparison that must not share them, and for a visitor who must not.
+        """
+        other = copy(self)
+        other.memories = {name: TokenMemory() for name in self.memories} if memories is None else memories
         return other
+
+    @property
+    def binding(self) -> Binding:
+        """What a saved memory must have been made with to be of use here."""
+        return Binding(self.model_name, self.revision, self._tokenizer_sha)
+
+    def save_memories(self, path: str | Path) -> None:
+        """Write the persistent memories into one file, in one go. Raises RecapError; the old file then stays."""
+        memory_file.save(path, self.memories, self.binding)
+
+    def load_memories(self, path: str | Path) -> None:
+        """Replace the persistent memories by a file's. Raises RecapError for a foreign or damaged one; they then stay.
+
+        To be called between requests.
+        """
+        self.memories.update(memory_file.load(path, self.binding, self.target.vocabulary, self.memories))
 
     def clear_memories(self) -> None:
         """Forget all earlier requests."""

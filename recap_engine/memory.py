@@ -152,8 +152,8 @@ class TokenMemory:
 
     def copy(self) -> "TokenMemory":
         """A memory of its own that holds the same records."""
-        tables = {"rows": dict(self.rows), "pairs": dict(self.pairs), "triples": dict(self.triples)}
-        return replace(self, **tables, pictures=dict(self.pictures), promises=replace(self.promises))
+        rows, pairs, triples = dict(self.rows), dict(self.pairs), dict(self.triples)
+        return TokenMemory(rows, pairs, triples, self.requests, dict(self.pictures), replace(self.promises))
 
     def trim(self) -> None:
         """Keep to the bounds: forget the oldest long keys, and the pictures of requests without records.
@@ -161,7 +161,7 @@ class TokenMemory:
         Between requests only, so a request may overstep the bounds by what it writes. An eighth more than is needed
         goes, so that it is seldom done.
         """
-        for table in (self.pairs, self.triples):
+        for table in (self.tables[2], self.tables[3]):
             if len(table) > MOST_CONTEXTS:
                 oldest = sorted(table, key=lambda key: table[key].written)
                 for key in oldest[: len(table) - MOST_CONTEXTS * 7 // 8]:

@@ -15,6 +15,7 @@ from recap_engine.errors import RecapError
 from recap_engine.kvcache import KVBuffer
 from recap_engine.memory import Record
 from recap_engine.models.families import Family, attention_windows, prompt_positions
+from recap_engine.stepcost import StepCost
 from recap_engine.trace import Written
 from recap_engine.tree import CandidateTree
 
@@ -96,6 +97,7 @@ class Target:
         self.vocabulary: int = self.head.weight.shape[0]
         self.max_position: int = getattr(text, "max_position_embeddings", NO_LIMIT)
         self.windows = attention_windows(text)
+        self.step_cost: StepCost | None = None  # measured when it is first asked for; see `Engine.step_cost`
         scales = (getattr(text, name, None) for name in ("logit_scale", "logits_scaling"))  # Cohere's and Granite's
         times, over = (scale if isinstance(scale, float) else 1.0 for scale in scales)
         self.logit_scale: float = times / over

@@ -13,7 +13,7 @@ SETTINGS = Settings(max_new_tokens=16, budget=16)
 
 
 def record(request, step=0, best=3):
-    return Record([best, best + 1], [0.5, 0.25], 0.3, (request, step, True))
+    return Record([best, best + 1], [0.5, 0.25], 0.375, (request, step, True))
 
 
 def contents(memory):

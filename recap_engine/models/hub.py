@@ -3,6 +3,7 @@
 A model whose files are all on this disk is taken as it is; the Hub is not asked again.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -26,6 +27,7 @@ PLAIN = ["*.json", "*.txt", "*.jinja", "*.model"]  # configuration, vocabulary a
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 GIGABYTE = 10**9
+ENDS = 2**20  # bytes at either end of a file that are looked at to know it again
 
 Downloaded = Callable[[int, int], None]  # bytes that are here, bytes in all; called from the downloading threads
 
@@ -64,6 +66,23 @@ def missing_weights(folder: Path) -> list[str]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecapError(f"The list of weights, {INDEX}, is damaged; download the model again.") from error
     return [name for name in names if not (folder / name).is_file()]
+
+
+def revision_of(folder: Path) -> str:
+    """Tells one state of a model's weights from another: the Hub's commit, or a digest of a folder's own files.
+
+    The digest takes in the size, the beginning and the end of every file, which training changes too.
+    """
+    if folder.parent.name == "snapshots":
+        return folder.name
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        with path.open("rb") as file:
+            digest.update(f"{path.name} {path.stat().st_size}".encode())
+            digest.update(file.read(ENDS))
+            file.seek(max(0, path.stat().st_size - ENDS))
+            digest.update(file.read(ENDS))
+    return digest.hexdigest()[:40]
 
 
 def download_plain(name: str) -> Path:

@@ -35,6 +35,7 @@ class Loaded(NamedTuple):
     family: Family
     processor: ProcessorMixin | PreTrainedTokenizerBase
     name: str
+    revision: str
 
 
 def load(
@@ -65,7 +66,7 @@ def load(
     model = read_weights(folder, config, build, where, name)
     tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
     make_greedy(model, tokenizer.eos_token_id)
-    return Loaded(model, family, processor, name)
+    return Loaded(model, family, processor, name, hub.revision_of(folder))
 
 
 def read_config(folder: Path, name: str) -> tuple[PretrainedConfig, Family]:
