@@ -14,13 +14,12 @@ import gradio as gr
 from app import texts
 from app.cards import closing_words, lane_cards, notice, verdict
 from app.files import Opened, open_file, runs_of, save
+from app.given import read_ask
 from app.inspector_view import Inspector, show_trace, wire_inspector
-from app.lanes import Ask, StopFlag, answer
+from app.lanes import StopFlag, answer
 from app.pictures import ReadyExample, draw_scene
 from app.serving import Serving
 from app.wiring import ON_THE_MODEL, QUIET, Update, Visit, sentence
-from recap_engine.errors import RecapError
-from recap_engine.settings import Settings
 from recap_engine.trace import RequestTrace
 
 
@@ -81,12 +80,9 @@ def wire_run(ask: AskPart, result: ResultPart, serving: Serving, visit: Visit) -
         busy: Update = {ask.run: gr.update(interactive=False), ask.stop: gr.update(interactive=True)}
         yield {**busy, visit.trace: None, result.verdict: ""}
         try:
-            if not lanes:
-                raise RecapError(texts.NO_LANES)
-            settings = Settings(max_new_tokens=int(limit), budget=budget if budget == "auto" else int(budget))
+            asked = read_ask(question, picture, lanes, limit, budget, turn)
             if serving.status.state == "loading":
                 yield {ask.message: notice(texts.STILL_LOADING)}
-            asked = Ask(question, picture, lanes, settings, turn)
             for moment in answer(serving.engine(), asked, stop):
                 yield {result.cards: lane_cards(moment.runs), ask.message: notice(moment.doing)}
             told = notice(closing_words(list(moment.runs), turn, with_picture=picture is not None))

@@ -24,7 +24,7 @@ from recap_engine.memory_file import Binding
 from recap_engine.models.check import check_tree
 from recap_engine.models.hub import Downloaded
 from recap_engine.models.loading import load
-from recap_engine.models.prompting import Turn, build_inputs
+from recap_engine.models.prompting import Turn, build_inputs, whole_characters
 from recap_engine.request import Request
 from recap_engine.sensitivity import blank, measure
 from recap_engine.settings import Settings
@@ -136,6 +136,8 @@ class Engine:
         """
         if self.processor is None:
             raise RecapError("This engine was made without a tokenizer; build a Request from model inputs.")
+        question = whole_characters(question)
+        history = [(whole_characters(asked), whole_characters(answered)) for asked, answered in history]
         if not question.strip():
             raise RecapError("Please ask a question.")
         images = as_list(image)
@@ -146,7 +148,7 @@ class Engine:
         request = Request(
             build_inputs(self.processor, question, pictures, history),
             question,
-            list(history),
+            history,
             pictures,
             given_sizes=[picture.size for picture in opened],
         )

@@ -7,10 +7,13 @@ from PIL import Image, ImageOps
 
 from recap_engine.errors import RecapError
 
+FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF", "PPM", "TGA")
+# Pillow knows more: EPS would start Ghostscript, and an ICO holds a second picture of a size its header doesn't tell.
 FILE_PIXELS = 64_000_000  # most of a file that is opened at all; guards against decompression bombs
 MOST_PIXELS = 2_000_000  # most that a model is shown of one picture; the families' own processors bound it further
 MOST_PICTURES = 8  # to one question
 MOST_ASPECT = 20  # longest side over shortest; of thinner ones LLaVA's tiles show nothing, and Qwen refuses 200
+LONGEST = int((MOST_PIXELS * MOST_ASPECT) ** 0.5) // MOST_ASPECT * MOST_ASPECT  # side; borders of thin ones then fit
 
 
 def open_image(source: str | Path | bytes | Image.Image) -> Image.Image:
@@ -19,34 +22,40 @@ def open_image(source: str | Path | bytes | Image.Image) -> Image.Image:
     Raises RecapError for anything that is not such a picture.
     """
     try:
-        picture = source if isinstance(source, Image.Image) else Image.open(_file(source))
+        picture = source if isinstance(source, Image.Image) else _opened(source)
         if picture.width * picture.height > FILE_PIXELS:
-            raise RecapError(f"This picture is too large: more than {FILE_PIXELS // 1_000_000} million pixels.")
+            raise Image.DecompressionBombError
+        if 0 in picture.size:
+            raise ValueError("no pixels")
         picture.seek(0)
         return _flat(ImageOps.exif_transpose(picture))
+    except Image.DecompressionBombError as error:
+        most = FILE_PIXELS // 1_000_000
+        raise RecapError(f"This picture is too large: please scale it to less than {most} million pixels.") from error
     except FileNotFoundError as error:
-        raise RecapError(f"There is no picture at {source!s}.") from error
-    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise RecapError("This file is not a picture that can be opened.") from error
+        raise RecapError(f"There is no picture {Path(str(source)).name} any more: please choose it again.") from error
+    except Exception as error:  # of a damaged file, decoders raise whatever they stumble over
+        raise RecapError("This file is not a picture that can be opened: bring a PNG, JPEG, WebP or GIF.") from error
 
 
 def fit_image(picture: Image.Image) -> Image.Image:
     """The picture as a model is shown it: at most MOST_PIXELS, and white borders if it is thinner than MOST_ASPECT."""
     width, height = picture.size
+    scale = min((MOST_PIXELS / (width * height)) ** 0.5, LONGEST / max(width, height))
+    if scale < 1:
+        width, height = max(1, int(width * scale)), max(1, int(height * scale))
+        picture = picture.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=2.0)
     least = -(-max(width, height) // MOST_ASPECT)
     if min(width, height) < least:
         frame = Image.new("RGB", (max(width, least), max(height, least)), "white")
         frame.paste(picture, ((frame.width - width) // 2, (frame.height - height) // 2))
         picture = frame
-    if picture.width * picture.height > MOST_PIXELS:
-        scale = (MOST_PIXELS / (picture.width * picture.height)) ** 0.5
-        size = (int(picture.width * scale), int(picture.height * scale))
-        picture = picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
     return picture
 
 
-def _file(source: str | Path | bytes) -> BytesIO | str | Path:
-    return BytesIO(source) if isinstance(source, bytes) else source
+def _opened(source: str | Path | bytes) -> Image.Image:
+    Image.init()  # else Pillow knows only a few formats by name
+    return Image.open(BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS)
 
 
 def _flat(picture: Image.Image) -> Image.Image:
@@ -57,4 +66,4 @@ def _flat(picture: Image.Image) -> Image.Image:
         layer = picture.convert("RGBA")
         white = Image.new("RGBA", layer.size, "white")
         return Image.alpha_composite(white, layer).convert("RGB")
-    return picture.convert("RGB") if picture.mode != "RGB" else picture.copy()
+    return picture.convert("RGB") if picture.mode != "RGB" else picture

@@ -28,12 +28,12 @@ class Settings:
         _check(self.top_k, "top_k", 2, 64)
         if self.budget != "auto":
             _check(self.budget, "budget", 0, MOST_NODES)
-        if not 0.0 <= self.floor <= 1.0:
-            raise RecapError("floor must be a probability, from 0 to 1.")
-        if self.weighting not in WEIGHTINGS:
-            raise RecapError(f"weighting must be one of {', '.join(WEIGHTINGS)}.")
+        if type(self.floor) not in (int, float) or not 0.0 <= self.floor <= 1.0:
+            raise RecapError("The setting floor must be a probability, from 0 to 1.")
+        if type(self.weighting) is not str or self.weighting not in WEIGHTINGS:
+            raise RecapError(f"The setting weighting must be one of {', '.join(WEIGHTINGS)}.")
 
 
 def _check(value: object, name: str, low: int, high: int) -> None:
     if type(value) is not int or not low <= value <= high:
-        raise RecapError(f"{name} must be a whole number from {low} to {high}.")
+        raise RecapError(f"The setting {name} must be a whole number from {low} to {high}.")

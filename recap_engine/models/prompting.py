@@ -2,6 +2,8 @@
 
 What a person types is text: a `<|im_end|>` or `<image>` in a question must not become the control token of that name.
 Such names are broken up by an invisible zero-width space before the template sees them; text without them is untouched.
+Where a tokenizer would find one all the same, say because it drops that space or folds full-width letters, the text is
+refused.
 """
 
 from collections.abc import Sequence
@@ -31,8 +33,10 @@ def build_inputs(
     tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
     names = control_tokens(tokenizer)
     turns = [(as_plain_text(asked, names), as_plain_text(answered, names)) for asked, answered in history]
+    question = as_plain_text(question, names)
     try:
-        text = _render(processor, as_plain_text(question, names), turns, len(pictures))
+        refuse_control(tokenizer, [question, *(text for turn in turns for text in turn)])
+        text = _render(processor, question, turns, len(pictures))
         bos = tokenizer.bos_token
         options = {"add_special_tokens": False} if bos and text.startswith(bos) else {}  # the template wrote it already
         if isinstance(processor, ProcessorMixin):
@@ -45,8 +49,22 @@ def build_inputs(
 
 def control_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Texts that the tokenizer would turn into control tokens, longest first."""
-    added = [text for text in tokenizer.get_added_vocab() if text.startswith(("<", "["))]
-    return sorted({*tokenizer.all_special_tokens, *added}, key=len, reverse=True)
+    added = tokenizer.added_tokens_decoder.values()
+    control = {str(token) for token in added if token.special or str(token).startswith(("<", "["))}
+    return sorted(control.union(tokenizer.all_special_tokens), key=len, reverse=True)
+
+
+def refuse_control(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> None:
+    """Raise RecapError if one of the texts that a person typed would hold a control token."""
+    unknown = {tokenizer.unk_token_id} - {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id}
+    control = {tokenizer.convert_tokens_to_ids(name) for name in control_tokens(tokenizer)} - unknown
+    if any(control.intersection(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]):
+        raise RecapError("This text holds a name that the model reads as a command: please write it differently.")
+
+
+def whole_characters(text: str) -> str:
+    """`text` without halves of characters (lone surrogates), which no tokenizer and no file takes."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def as_plain_text(text: str, names: list[str]) -> str:
