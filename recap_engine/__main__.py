@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recap_engine import recordings
-from recap_engine.engine import LANES, Engine
+from recap_engine.engine import ALL_LANES, LANES, Engine
 from recap_engine.errors import RecapError
 from recap_engine.request import Request
 from recap_engine.settings import Settings
@@ -106,7 +106,8 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=ask)
     command.add_argument("picture", help="picture file; - for none")
     command.add_argument("question")
-    command.add_argument("--lanes", type=_lanes, default=LANES, help="some of ar,tr,recap, in the order to run")
+    lanes = f"some of {','.join(ALL_LANES)}, in the order to run; default: the first three"
+    command.add_argument("--lanes", type=_lanes, default=LANES, help=lanes)
     command.add_argument("--trace", type=Path, help="write everything recorded to this .json or .json.gz file")
     _add_settings(command)
     command = commands.add_parser("record", help="record the traces that the lesson opens")
@@ -127,8 +128,8 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
 
 def _lanes(text: str) -> tuple[str, ...]:
     lanes = tuple(dict.fromkeys(text.split(",")))
-    if not set(lanes) <= set(LANES):
-        raise argparse.ArgumentTypeError(f"lanes are {', '.join(LANES)}")
+    if not set(lanes) <= set(ALL_LANES):
+        raise argparse.ArgumentTypeError(f"lanes are {', '.join(ALL_LANES)}")
     return lanes
 
 

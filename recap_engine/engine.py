@@ -14,9 +14,9 @@ import transformers
 from PIL import Image
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
-from recap_engine import memory_file, stepcost
+from recap_engine import memory_file, stepcost, threads
 from recap_engine.decode import Progress, decode
-from recap_engine.decoders import Autoregressive, Decoder, Recap, TokenRecycling
+from recap_engine.decoders import Autoregressive, Decoder, Recap, RecapPlus, TokenRecycling
 from recap_engine.errors import RecapError
 from recap_engine.images import MOST_PICTURES, fit_image, open_image
 from recap_engine.memory import TokenMemory
@@ -33,6 +33,7 @@ from recap_engine.target import Target
 from recap_engine.trace import LaneTrace, RequestTrace, Sensitivity, Setting
 
 LANES = ("ar", "tr", "recap")
+ALL_LANES = (*LANES, "recap+")
 Picture = Image.Image | str | Path | bytes
 
 
@@ -54,7 +55,7 @@ class Engine:
         self.processor = processor
         self.model_name = model_name
         self.revision = revision
-        self.memories: dict[str, TokenMemory] = {"tr": TokenMemory(), "recap": TokenMemory()}
+        self.memories: dict[str, TokenMemory] = {name: TokenMemory() for name in ALL_LANES[1:]}
 
     @classmethod
     def load(
@@ -69,6 +70,7 @@ class Engine:
         target = Target(loaded.model, loaded.family)
         if not loaded.family.vision:
             check_tree(target)
+        target.threads = threads.fit(target)
         return cls(target, loaded.processor, loaded.name, loaded.revision)
 
     @property
@@ -224,7 +226,7 @@ class Engine:
             "device": torch.cuda.get_device_name(self.device) if on_gpu else str(self.device),
             "dtype": str(self.dtype).removeprefix("torch."),
             "processor": platform.machine(),
-            "threads": torch.get_num_threads(),
+            "threads": self.target.threads or torch.get_num_threads(),
             "torch": torch.__version__,
             "transformers": transformers.__version__,
         }
@@ -235,10 +237,11 @@ class Engine:
             return Autoregressive()
         if lane == "tr":
             return TokenRecycling(self.memories["tr"], settings, stops, request.image_sha)
-        if lane == "recap":
+        if lane in ("recap", "recap+"):
             cost = self.step_cost if settings.budget == "auto" else StepCost.free(settings.budget)
-            return Recap(self.memories["recap"], cost, settings, stops, request.image_sha)
-        raise RecapError(f"There is no lane {lane!r}; there are {', '.join(LANES)}.")
+            method = Recap if lane == "recap" else RecapPlus
+            return method(self.memories[lane], cost, settings, stops, request.image_sha)
+        raise RecapError(f"There is no lane {lane!r}; there are {', '.join(ALL_LANES)}.")
 
     def _text(self, tokens: list[int]) -> str:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True)) if self.tokenizer else ""

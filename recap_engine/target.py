@@ -102,6 +102,7 @@ class Target:
         times, over = (scale if isinstance(scale, float) else 1.0 for scale in scales)
         self.logit_scale: float = times / over
         self.logit_bound: float | None = getattr(text, "final_logit_softcapping", None)
+        self.threads: int | None = None  # that passes on a CPU run with, see `threads.fit`; None: as torch is set
 
     @property
     def stop_tokens(self) -> frozenset[int]:
@@ -116,6 +117,7 @@ class Target:
         Only the last position's logits are computed; the hidden states of the text positions are kept for
         `read_prompt`.
         """
+        self._set_threads()
         start = time.perf_counter()
         cache = DynamicCache()
         hidden, positions = self._read(inputs, cache)
@@ -201,6 +203,7 @@ class Target:
     @torch.inference_mode()
     def verify(self, buffer: KVBuffer, tree: CandidateTree, reads: Reads) -> Reading:
         """One pass over the root and the tree's nodes; the buffer's committed rows stay as they are."""
+        self._set_threads()
         base = buffer.length + buffer.position_offset
         tokens = [tree.context[-1], *tree.tokens]
         depths = [base, *[base + depth for depth in tree.depths]]
@@ -232,6 +235,11 @@ class Target:
     def commit(self, buffer: KVBuffer, accepted: list[int]) -> None:
         """Keep the rows of the root and of the accepted nodes of the last pass."""
         buffer.commit(accepted)
+
+    def _set_threads(self) -> None:
+        """OpenMP keeps the number per calling thread, and a server's requests come from many."""
+        if self.threads:
+            torch.set_num_threads(self.threads)
 
     def synchronize(self) -> None:
         """Wait for the device, so that a clock read next is true."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from recap_engine.engine import LANES, Engine
+from recap_engine.engine import ALL_LANES, Engine
 from recap_engine.scenes import FAMILIES, TWO_TURN, make_example
 from recap_engine.scenes.evaluate import BLANK
 from recap_engine.settings import Settings
@@ -45,7 +45,7 @@ def test_every_lane_gives_the_ids_of_generate(engine, family):
         *history, (question, _) = example.turns
         request = engine.prepare(question, example.picture, history)
         wanted = generate(engine, request.inputs, 160)
-        for lane in LANES:
+        for lane in ALL_LANES:
             trace = engine.answer(request, lane, Settings(max_new_tokens=160))
             assert trace.tokens == wanted, f"{lane} differs on {family} {seed}"
             several += lane != "ar" and any(len(step.emitted) > 1 for step in trace.steps)

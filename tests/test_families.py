@@ -13,7 +13,7 @@ from PIL import Image
 from tiny_models import generated
 from tiny_processors import PROCESSORS, save_tiny
 
-from recap_engine.engine import LANES, Engine
+from recap_engine.engine import ALL_LANES, Engine
 from recap_engine.errors import RecapError
 from recap_engine.images import MOST_PICTURES
 from recap_engine.settings import Settings
@@ -55,7 +55,7 @@ def identical(engine: Engine, case: str) -> bool:
     pictures, history = CASES[case]
     request = engine.prepare("How many circles?", pictures, history)
     expected = generated(engine, request, TOKENS)
-    return all(engine.answer(request, lane, SETTINGS).tokens == expected for lane in LANES)
+    return all(engine.answer(request, lane, SETTINGS).tokens == expected for lane in ALL_LANES)
 
 
 @pytest.mark.parametrize(("kind", "case"), PAIRS)
@@ -75,7 +75,7 @@ def test_an_end_of_sequence_inside_a_path_ends_the_answer_there(engine_of, kind)
         steps = engine.answer(request, "recap", Settings(max_new_tokens=24, budget=16)).steps
         settings.eos_token_id = max((step.emitted for step in steps), key=len)[-2]
         expected = generated(engine, request, 24)
-        for lane in LANES:
+        for lane in ALL_LANES:
             trace = engine.answer(request, lane, Settings(max_new_tokens=24, budget=16))
             assert trace.tokens == expected
             assert trace.stopped == "eos"
@@ -131,7 +131,7 @@ def test_a_question_has_only_so_many_pictures(engine_of):
 def test_half_precision_takes_pictures_too(engine_of, kind, tmp_path):
     engine = Engine.load(save_tiny(kind, tmp_path), device="cpu", dtype="bfloat16")
     request = engine.prepare("What?", SMALL)
-    assert all(engine.answer(request, lane, Settings(max_new_tokens=3)).tokens for lane in LANES)
+    assert all(engine.answer(request, lane, Settings(max_new_tokens=3)).tokens for lane in ALL_LANES)
 
 
 def table() -> str:

@@ -3,7 +3,7 @@
 import pytest
 from tiny_models import BUILDERS, generated, random_request, tiny_engine
 
-from recap_engine.engine import LANES
+from recap_engine.engine import ALL_LANES
 from recap_engine.settings import Settings
 
 PROMPTS = {"qwen2_5_vl": 20, "qwen3_vl": 20, "llava_next": 20, "llama": 20}  # the others differ little from these
@@ -14,11 +14,11 @@ TOKENS = 20
 def test_every_lane_gives_the_ids_of_generate(kind):
     """Memories stay hot from prompt to prompt; and the trees really are accepted several tokens deep."""
     engine = tiny_engine(kind)
-    longest = dict.fromkeys(LANES, 0)
+    longest = dict.fromkeys(ALL_LANES, 0)
     for seed in range(PROMPTS.get(kind, 4)):
         request = random_request(kind, seed)
         expected = generated(engine, request, TOKENS)
-        for lane in LANES:
+        for lane in ALL_LANES:
             trace = engine.answer(request, lane, Settings(max_new_tokens=TOKENS, budget=24))
             assert trace.tokens == expected, (kind, seed, lane)
             longest[lane] = max(longest[lane], *(len(step.accepted) for step in trace.steps))
@@ -52,12 +52,12 @@ def test_a_vision_model_answers_without_a_picture_after_one_with(kind):
     engine = tiny_engine(kind)
     for picture in (True, False, True):
         request = random_request(kind, seed=3, picture=picture)
-        traces = [engine.answer(request, lane, Settings(max_new_tokens=16, budget=16)) for lane in LANES]
+        traces = [engine.answer(request, lane, Settings(max_new_tokens=16, budget=16)) for lane in ALL_LANES]
         expected = generated(engine, request, 16)
         assert [trace.tokens for trace in traces] == [expected] * 3
 
 
-@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("lane", ALL_LANES)
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_short_answers_end_at_the_limit(lane, limit):
     engine = tiny_engine("llama")
@@ -68,7 +68,7 @@ def test_short_answers_end_at_the_limit(lane, limit):
     assert len(trace.tokens) == limit
 
 
-@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("lane", ALL_LANES)
 def test_every_possible_end_of_sequence_is_met(lane):
     """Whichever token of the answer is made the end of sequence, also one inside an accepted path, it ends there."""
     inside_a_path = 0
@@ -93,14 +93,14 @@ def test_a_recorded_run_may_follow_an_unrecorded_one():
     request = random_request("llama", seed=6)
     for record in (False, True, False, True):
         settings = Settings(max_new_tokens=24, budget=16, record=record)
-        for lane in LANES:
+        for lane in ALL_LANES:
             assert engine.answer(request, lane, settings).tokens == generated(engine, request, 24)
 
 
 def test_unrecorded_runs_give_the_same_answer():
     engine = tiny_engine("qwen3_vl")
     request = random_request("qwen3_vl", seed=5)
-    for lane in LANES:
+    for lane in ALL_LANES:
         trace = engine.answer(request, lane, Settings(max_new_tokens=24, budget=16, record=False))
         assert trace.tokens == generated(engine, request, 24)
         assert not any(step.tokens for step in trace.steps)

@@ -6,8 +6,9 @@ import pytest
 from tiny_models import IMAGE, generated, random_request, tiny_engine
 
 from recap_engine.errors import RecapError
-from recap_engine.memory import PROMPT_STEP, Promises, RequestMemory
+from recap_engine.memory import PROMPT_STEP, Promises, Record, RequestMemory, blend
 from recap_engine.settings import Settings
+from recap_engine.weighting import chances
 
 SETTINGS = Settings(max_new_tokens=24, budget=16)
 
@@ -39,7 +40,20 @@ def test_a_second_request_starts_with_the_first_ones_tokens_and_none_of_its_cont
     assert first.memory["order2"] <= 5 + 1 + len(first.tokens)
 
 
-@pytest.mark.parametrize("lane", ["tr", "recap"])
+def test_recap_plus_keeps_long_keys_until_the_memories_are_emptied():
+    engine = tiny_engine("llama")
+    engine.answer(random_request("llama", 0), "recap+", SETTINGS)
+    memory = engine.memories["recap+"]
+    known = set(memory.triples)
+    engine.answer(random_request("llama", 1), "recap+", SETTINGS)
+    assert len(memory.pairs) > len(memory.rows) and known < set(memory.triples)
+    assert {record.written[0] for record in memory.triples.values()} == {1, 2}
+    assert not engine.memories["recap"].triples
+    engine.clear_memories()
+    assert not (memory.rows or memory.pairs or memory.triples)
+
+
+@pytest.mark.parametrize("lane", ["tr", "recap", "recap+"])
 def test_a_cancelled_lane_drops_its_contexts_and_leaves_the_engine_usable(lane):
     engine = tiny_engine("qwen2_5_vl")
     request = random_request("qwen2_5_vl", 1)
@@ -52,7 +66,7 @@ def test_a_cancelled_lane_drops_its_contexts_and_leaves_the_engine_usable(lane):
     assert engine.answer(request, lane, SETTINGS).tokens == generated(engine, request, 24)
 
 
-@pytest.mark.parametrize("lane", ["ar", "tr", "recap"])
+@pytest.mark.parametrize("lane", ["ar", "tr", "recap", "recap+"])
 def test_an_error_in_a_pass_drops_contexts_and_leaves_the_engine_usable(lane, monkeypatch):
     engine = tiny_engine("llama")
     request = random_request("llama", 2)
@@ -125,3 +139,17 @@ def test_promises_follow_what_was_kept_and_drift_back_when_nothing_is_drafted():
 
 def _fail(*args, **kwargs):
     raise RuntimeError("the device is gone")
+
+
+def test_a_blend_holds_half_of_each_chance_and_reads_like_a_record():
+    earlier = Record([1, 2], [0.9, 0.1], 0.2, (1, 0, True))
+    later = Record([3, 1], [0.6, 0.4], 0.4, (2, 5, False))
+    blended = blend(earlier, later)
+    halves = {1: earlier.chances[0] + later.chances[1], 3: later.chances[0], 2: earlier.chances[1]}
+    best = sorted(halves, key=halves.get, reverse=True)[:2]
+    assert blended.tokens == best
+    assert blended.chances == pytest.approx([halves[token] / sum(halves[t] for t in best) for token in best])
+    assert chances(blended.probabilities) == pytest.approx(blended.chances)
+    assert sum(blended.probabilities) == pytest.approx(1.0)
+    assert (blended.entropy, blended.written) == (pytest.approx(0.3), (2, 5, False))
+    assert earlier.tokens == [1, 2] and later.tokens == [3, 1]

@@ -31,7 +31,7 @@ class Recap(Decoder):
         `picture` is the SHA-256 of the request's picture.
         """
         self.token_memory: TokenMemory = memory
-        self.request_memory = RequestMemory()
+        self.longer: RequestMemory | TokenMemory = RequestMemory()  # holds orders 2 and 3
         self.cost = cost
         self.most_nodes = cost.most_nodes
         self.weigh = WEIGHTINGS[settings.weighting]
@@ -49,8 +49,8 @@ class Recap(Decoder):
     def propose(self, context: Context) -> Proposal:
         """Recall the three orders for one position and fuse them."""
         one = self.token_memory.rows.get(context[2])
-        two = self.request_memory.pairs.get(context[1:])
-        three = self.request_memory.triples.get(context)
+        two = self.longer.pairs.get(context[1:])
+        three = self.longer.triples.get(context)
         return fuse((one, two, three), self.weigh)
 
     def seed(self, prefill: Prefill, reading: Reading) -> None:
@@ -65,15 +65,15 @@ class Recap(Decoder):
     def remember(self, context: Context, record: Record) -> None:
         """One record, three keys."""
         self.token_memory.rows[context[2]] = record
-        self.request_memory.pairs[context[1:]] = record
-        self.request_memory.triples[context] = record
+        self.longer.pairs[context[1:]] = record
+        self.longer.triples[context] = record
 
     def end(self) -> None:
-        self.request_memory = RequestMemory()
+        self.longer = RequestMemory()
 
     def sizes(self) -> dict[str, int]:
         return {
             "order1": len(self.token_memory.rows),
-            "order2": len(self.request_memory.pairs),
-            "order3": len(self.request_memory.triples),
+            "order2": len(self.longer.pairs),
+            "order3": len(self.longer.triples),
         }
