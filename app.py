@@ -20,12 +20,14 @@ import os
 import sys
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # before gradio is imported
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import gradio as gr  # noqa: E402
 
 from app import texts  # noqa: E402
 from app.files import Opened, open_file  # noqa: E402
 from app.page import build_page  # noqa: E402
+from app.private_files import end_as_asked, use_private_folder  # noqa: E402
 from app.serving import NoModelError, Serving, Wish  # noqa: E402
 from app.space import Choice, address, launch, model_choice  # noqa: E402
 from recap_engine.errors import RecapError  # noqa: E402
@@ -74,6 +76,8 @@ if __name__ == "__main__":
     arguments = parse_arguments()
     host, port = address(arguments.host, arguments.port)
     if gr.NO_RELOAD:
+        end_as_asked()
+        use_private_folder()
         opened = open_trace(arguments.trace)
         serving = Serving(problem=NoModelError(texts.NO_MODEL)) if opened else start_loading(arguments)
     demo = build_page(serving, opened, allowed_choice(host))

@@ -14,14 +14,12 @@ from typing import Any
 
 import gradio as gr
 
-from app import texts
 from app.events import AskPart
 from app.files import save
-from app.lanes import Ask, StopFlag, answer
+from app.given import read_ask
+from app.lanes import StopFlag, answer
 from app.serving import Serving
 from app.wiring import ON_THE_MODEL, sentence
-from recap_engine.errors import RecapError
-from recap_engine.settings import Settings
 from recap_engine.trace import RequestTrace
 
 Answered = tuple[str, list[dict[str, Any]], str | None]  # text, table of lanes, trace file
@@ -38,10 +36,8 @@ def wire_api(ask_part: AskPart, serving: Serving) -> None:
         Streams the text; the last result also has the table and the file. Whoever leaves frees the model.
         """
         try:
-            if not lanes:
-                raise RecapError(texts.NO_LANES)
-            settings = Settings(max_new_tokens=int(max_new_tokens), budget=budget if budget == "auto" else int(budget))
-            for moment in answer(serving.engine(), Ask(question, image, lanes, settings), StopFlag()):
+            asked = read_ask(question, image, lanes, max_new_tokens, budget)
+            for moment in answer(serving.engine(), asked, StopFlag()):
                 words = next((run.text for run in moment.runs.values() if run.text), "")
                 if moment.trace is None:
                     yield words, [], None

@@ -23,7 +23,7 @@ from app.lanes import LANE_ORDER, StopFlag
 from app.lesson_view import lay_out_lesson, wire_lesson
 from app.marks import LANES
 from app.models_view import lay_out_models, wire_models
-from app.pictures import ReadyExample, as_uploaded, read_examples
+from app.pictures import ReadyExample, read_examples, take_only_uploads
 from app.serving import Serving
 from app.space import Choice
 from app.wiring import Visit
@@ -64,7 +64,7 @@ def build_page(serving: Serving, opened: Opened | None = None, choice: Choice = 
         wire_result(result, serving, visit)
         wire_lesson(lesson)
         wire_api(ask, serving)
-    page.queue(max_size=MOST_WAITING)
+    page.queue(max_size=MOST_WAITING, api_open=False)  # no call gets past the queue
     return page
 
 
@@ -72,7 +72,7 @@ def _lay_out_ask(examples: Sequence[ReadyExample]) -> AskPart:
     with gr.Row():
         with gr.Column(scale=2, min_width=300):
             picture = gr.Image(label="Picture", type="filepath", format="png", height=330, elem_id="picture")
-            picture.preprocess = as_uploaded  # type: ignore[method-assign]
+            take_only_uploads(picture)
             draw = gr.Button("Draw me a new scene", size="sm", elem_id="draw")
             scene = gr.HTML()
         with gr.Column(scale=3, min_width=320):
@@ -102,6 +102,7 @@ def _lay_out_ask(examples: Sequence[ReadyExample]) -> AskPart:
                 )
                 forget = gr.Button("Empty the persistent memories", size="sm")
             upload = gr.UploadButton("Open a saved trace", size="sm", elem_id="open")
+            take_only_uploads(upload)
 
     return AskPart(picture, question, draw, scene, gallery, run, stop, message, limit, budget, lanes, forget, upload)
 

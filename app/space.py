@@ -7,10 +7,12 @@ from enum import Enum
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from app.limits import Limits
 from app.serving import Serving
 from app.theme import CSS_PATH, make_theme
 from recap_engine import __version__
@@ -20,6 +22,7 @@ SPACE_PORT = 7860  # where a Space is looked for
 EVERYWHERE = "0.0.0.0"
 THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 LARGEST_UPLOAD = "50mb"
+MOST_VISITORS = 200  # whose latest run is kept; whoever came longest ago starts anew
 
 
 class Choice(Enum):
@@ -71,7 +74,11 @@ def launch(page: gr.Blocks, serving: Serving, host: str, port: int | None, **mor
         run_history=False,
         max_file_size=LARGEST_UPLOAD,
         ssr_mode=False,
-        app_kwargs={"routes": [health_route(serving)]},
+        state_session_capacity=MOST_VISITORS,
+        app_kwargs={
+            "routes": [health_route(serving)],
+            "middleware": [Middleware(Limits, behind_proxy=on_space())],
+        },
         **more,
     )
 

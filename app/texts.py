@@ -73,6 +73,7 @@ FIRST_STEPS = (
     "in a few short pages."
 )
 NO_LANES = "Choose at least one lane in the settings."
+UPLOAD_ONLY = "Please upload the file: the server opens no other, and fetches nothing from elsewhere."
 STILL_LOADING = "The model is still loading; the run begins when it is there."
 FORGOTTEN = "The persistent memories are empty: the next run starts cold."
 UNEXPECTED = "Something went wrong on our side; the server's log has the details."

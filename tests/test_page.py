@@ -5,6 +5,7 @@ import json
 import gradio as gr
 import pytest
 from app_fakes import FakeEngine
+from gradio.data_classes import ImageData
 
 from app import texts
 from app.cards import masthead
@@ -87,12 +88,16 @@ def test_an_error_not_meant_for_people_is_logged_not_shown(caplog):
     assert sentence(RecapError("Say this.")) == "Say this."
 
 
-def test_the_picture_reaches_the_engine_as_it_was_uploaded():
+def test_the_picture_reaches_the_engine_as_it_was_uploaded_and_no_other_file_does(monkeypatch, tmp_path):
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     page = build_page(Serving())
     picture = next(block for block in page.blocks.values() if isinstance(block, gr.Image))
-    broken = type("Payload", (), {"path": "/somewhere/broken.png"})()
-    assert picture.preprocess(broken) == "/somewhere/broken.png"
+    broken = ImageData(path=str(tmp_path / "abc" / "broken.png"))
+    assert picture.preprocess(broken) == broken.path
     assert picture.preprocess(None) is None
+    for path in ("/etc/passwd", f"{tmp_path}/../x.png", f"{tmp_path}x/y.png", "http://example.org/x.png", None):
+        with pytest.raises(gr.Error, match="upload the file"):
+            picture.preprocess(ImageData(path=path))
 
 
 def test_a_drawn_scene_says_where_it_comes_from():
