@@ -1,6 +1,6 @@
 """Every family through its own processor: whatever is asked, every lane gives the ids of `generate`, in float32.
 
-`python tests/test_families.py` prints the table of families and cases that stands in the README.
+`PYTHONPATH=. python tests/test_families.py` prints the table of families and cases that stands in the README.
 """
 
 import tempfile
@@ -132,6 +132,15 @@ def test_half_precision_takes_pictures_too(engine_of, kind, tmp_path):
     engine = Engine.load(save_tiny(kind, tmp_path), device="cpu", dtype="bfloat16")
     request = engine.prepare("What?", SMALL)
     assert all(engine.answer(request, lane, Settings(max_new_tokens=3)).tokens for lane in ALL_LANES)
+
+
+def test_the_readmes_table_has_every_family_and_case():
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    head, _, *rows = readme[readme.index("| family |") :].split("\n\n")[0].splitlines()
+    assert head == "| family | " + " | ".join(CASES) + " |"
+    assert [row.split(" | ")[0] for row in rows] == [f"| {kind}" for kind in PROCESSORS]
+    for kind, row in zip(PROCESSORS, rows, strict=True):
+        assert row.count("identical") == sum((kind, case) in PAIRS for case in CASES)
 
 
 def table() -> str:
