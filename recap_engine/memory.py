@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from recap_engine.trace import Written
@@ -60,15 +59,15 @@ def blend(earlier: Record, later: Record) -> Record:
     Chances and not probabilities, as these are what proposals are made of. Its probabilities are those that have these
     chances, so a blend reads like any record; when it was written is when the later one was.
     """
-    halves = dict(zip(earlier.tokens, earlier.chances, strict=True))
+    sums = dict(zip(earlier.tokens, earlier.chances, strict=True))
     for token, chance in zip(later.tokens, later.chances, strict=True):
-        halves[token] = halves.get(token, 0.0) + chance
-    best = sorted(halves.items(), key=itemgetter(1), reverse=True)[: len(later.tokens)]
-    total = sum(chance for _, chance in best)
-    blended = [chance / total for _, chance in best]
+        sums[token] = sums.get(token, 0.0) + chance
+    best = sorted(sums, key=sums.__getitem__, reverse=True)[: len(later.tokens)]
+    total = sum([sums[token] for token in best])
+    blended = [sums[token] / total for token in best]
     mass = (sum(earlier.probabilities) + sum(later.probabilities)) / 2
     entropy = (earlier.entropy + later.entropy) / 2
-    return Record([token for token, _ in best], untempered(blended, mass), entropy, later.written, blended)
+    return Record(best, untempered(blended, mass), entropy, later.written, blended)
 
 
 Recalled = tuple[Record | None, Record | None, Record | None]  # what orders 1, 2 and 3 hold for one context

@@ -9,6 +9,7 @@ Two changes, each of which won on questions that nothing else is measured on:
 """
 
 from collections.abc import Container
+from typing import Any
 
 from recap_engine.decoders.recap import Recap
 from recap_engine.memory import Record, Table, TokenMemory, blend
@@ -29,12 +30,18 @@ class RecapPlus(Recap):
         self.longer = memory
 
     def remember(self, context: Context, record: Record) -> None:
-        """One record blended into what three keys hold."""
-        keys = context[2], context[1:], context
-        tables: tuple[Table, ...] = self.token_memory.rows, self.token_memory.pairs, self.token_memory.triples
-        for table, key in zip(tables, keys, strict=True):
+        """One record blended into what three keys hold; keys that hold the same record go on holding the same."""
+        memory, blends = self.token_memory, dict[Record | None, Record]()
+        keys: tuple[tuple[Table, Any], ...] = (
+            (memory.rows, context[2]),
+            (memory.pairs, context[1:]),
+            (memory.triples, context),
+        )
+        for table, key in keys:
             earlier = table.get(key)
-            table[key] = record if earlier is None else blend(earlier, record)
+            if earlier not in blends:
+                blends[earlier] = record if earlier is None else blend(earlier, record)
+            table[key] = blends[earlier]
 
     def end(self) -> None:
         """Nothing is dropped; `TokenMemory.trim` keeps to the bounds."""
