@@ -26,8 +26,11 @@ import gradio as gr  # noqa: E402
 
 from app import texts  # noqa: E402
 from app.files import Opened, open_file  # noqa: E402
+from app.forked import zero_gpu  # noqa: E402
+from app.memory_scope import SCOPES, Memories, scope_wanted  # noqa: E402
 from app.page import build_page  # noqa: E402
 from app.private_files import end_as_asked, use_private_folder  # noqa: E402
+from app.running import Running  # noqa: E402
 from app.serving import NoModelError, Serving, Wish  # noqa: E402
 from app.space import Choice, address, launch, model_choice  # noqa: E402
 from recap_engine.errors import RecapError  # noqa: E402
@@ -46,6 +49,17 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 for all")
     parser.add_argument("--port", type=int)
     parser.add_argument("--trace", help="show this saved trace (.json or .json.gz); no model is loaded")
+    parser.add_argument(
+        "--memory-scope",
+        choices=SCOPES,
+        help="whose persistent memories: everybody's or each visitor's own; default: RECAP_MEMORY_SCOPE, else shared, "
+        "on a Space session",
+    )
+    parser.add_argument(
+        "--memory",
+        default=os.environ.get("RECAP_MEMORY"),
+        help="file that keeps shared memories across restarts; default: RECAP_MEMORY",
+    )
     return parser.parse_args()
 
 
@@ -64,6 +78,16 @@ def allowed_choice(host: str) -> Choice:
         sys.exit(f"app.py: {error}")
 
 
+def start_running(serving: Serving, arguments: argparse.Namespace) -> Running:
+    """Whose memories requests use, and in which process they run."""
+    try:
+        memories = Memories(scope_wanted(arguments.memory_scope), arguments.memory)
+    except RecapError as error:
+        sys.exit(f"app.py: {error}")
+    memories.keep_at_exit()
+    return Running(serving, memories)
+
+
 def open_trace(path: str | None) -> Opened | None:
     """The trace to begin with; one that can't be read ends the program with the reader's sentence."""
     try:
@@ -78,7 +102,9 @@ if __name__ == "__main__":
     if gr.NO_RELOAD:
         end_as_asked()
         use_private_folder()
+        zero_gpu()  # on a ZeroGPU Space its package wants to be imported before torch
         opened = open_trace(arguments.trace)
         serving = Serving(problem=NoModelError(texts.NO_MODEL)) if opened else start_loading(arguments)
-    demo = build_page(serving, opened, allowed_choice(host))
+        running = start_running(serving, arguments)
+    demo = build_page(serving, opened, allowed_choice(host), running)
     launch(demo, serving, host, port)

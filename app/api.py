@@ -17,19 +17,25 @@ import gradio as gr
 from app.events import AskPart
 from app.files import save
 from app.given import read_ask
-from app.lanes import StopFlag, answer
-from app.serving import Serving
+from app.lanes import StopFlag
+from app.memory_panel import session
+from app.running import Running
 from app.wiring import ON_THE_MODEL, sentence
 from recap_engine.trace import RequestTrace
 
 Answered = tuple[str, list[dict[str, Any]], str | None]  # text, table of lanes, trace file
 
 
-def wire_api(ask_part: AskPart, serving: Serving) -> None:
+def wire_api(ask_part: AskPart, running: Running) -> None:
     """The endpoint takes what the page's own fields take, with their limits and defaults."""
 
     def ask(
-        image: str | None, question: str, lanes: Sequence[str], max_new_tokens: float, budget: str | int
+        image: str | None,
+        question: str,
+        lanes: Sequence[str],
+        max_new_tokens: float,
+        budget: str | int,
+        request: gr.Request | None = None,
     ) -> Iterator[Answered]:
         """Answer a question about a picture with the chosen lanes, and say how each of them did.
 
@@ -37,7 +43,7 @@ def wire_api(ask_part: AskPart, serving: Serving) -> None:
         """
         try:
             asked = read_ask(question, image, lanes, max_new_tokens, budget)
-            for moment in answer(serving.engine(), asked, StopFlag()):
+            for moment in running.answer(asked, StopFlag(), session(request)):
                 words = next((run.text for run in moment.runs.values() if run.text), "")
                 if moment.trace is None:
                     yield words, [], None

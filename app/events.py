@@ -16,9 +16,10 @@ from app.cards import closing_words, lane_cards, notice, verdict
 from app.files import Opened, open_file, runs_of, save
 from app.given import read_ask
 from app.inspector_view import Inspector, show_trace, wire_inspector
-from app.lanes import StopFlag, answer
+from app.lanes import StopFlag
+from app.memory_panel import MemoryPart, session
 from app.pictures import ReadyExample, draw_scene
-from app.serving import Serving
+from app.running import Running
 from app.wiring import ON_THE_MODEL, QUIET, Update, Visit, sentence
 from recap_engine.trace import RequestTrace
 
@@ -38,7 +39,7 @@ class AskPart:
     limit: gr.Slider
     budget: gr.Dropdown
     lanes: gr.CheckboxGroup
-    forget: gr.Button
+    memory: MemoryPart
     upload: gr.UploadButton
 
 
@@ -70,20 +71,30 @@ def wire_pictures(ask: AskPart, examples: Sequence[ReadyExample]) -> None:
     ask.draw.click(draw_scene, outputs=given, **QUIET)
 
 
-def wire_run(ask: AskPart, result: ResultPart, serving: Serving, visit: Visit) -> None:
-    """Run streams the cards and leaves a trace, which is then shown; Stop ends the run and keeps what there is."""
+def wire_run(ask: AskPart, result: ResultPart, running: Running, visit: Visit) -> gr.events.Dependency:
+    """Run streams the cards and leaves a trace, which is then shown; Stop ends the run and keeps what there is.
+
+    Returns the run.
+    """
 
     def answer_all(
-        picture: str | None, question: str, lanes: Sequence[str], limit: float, budget: Any, turn: int, stop: StopFlag
+        picture: str | None,
+        question: str,
+        lanes: Sequence[str],
+        limit: float,
+        budget: Any,
+        turn: int,
+        stop: StopFlag,
+        request: gr.Request | None = None,
     ) -> Iterator[Update]:
         stop.pressed = False
         busy: Update = {ask.run: gr.update(interactive=False), ask.stop: gr.update(interactive=True)}
         yield {**busy, visit.trace: None, result.verdict: ""}
         try:
             asked = read_ask(question, picture, lanes, limit, budget, turn)
-            if serving.status.state == "loading":
+            if running.serving.status.state == "loading":
                 yield {ask.message: notice(texts.STILL_LOADING)}
-            for moment in answer(serving.engine(), asked, stop):
+            for moment in running.answer(asked, stop, session(request)):
                 yield {result.cards: lane_cards(moment.runs), ask.message: notice(moment.doing)}
             told = notice(closing_words(list(moment.runs), turn, with_picture=picture is not None))
             told_result = verdict(moment.trace) if moment.trace else ""
@@ -101,15 +112,8 @@ def wire_run(ask: AskPart, result: ResultPart, serving: Serving, visit: Visit) -
     def press_stop(stop: StopFlag) -> None:
         stop.pressed = True
 
-    def forget() -> str:
-        try:
-            serving.engine().clear_memories()
-        except Exception as error:
-            return notice(sentence(error), "bad")
-        return notice(texts.FORGOTTEN)
-
     # Few outputs while a lane runs: gradio goes through all of them at every update.
-    running = gr.on(
+    ran = gr.on(
         [ask.run.click, ask.question.submit],
         answer_all,
         inputs=[ask.picture, ask.question, ask.lanes, ask.limit, ask.budget, visit.turn, visit.stop],
@@ -118,14 +122,14 @@ def wire_run(ask: AskPart, result: ResultPart, serving: Serving, visit: Visit) -
         show_progress_on=ask.message,
         **ON_THE_MODEL,
     )
-    running.then(
+    ran.then(
         show_result,
         inputs=visit.trace,
         outputs=result.shown,
         **QUIET,
     )
     ask.stop.click(press_stop, inputs=visit.stop, queue=False, api_visibility="private")  # it must overtake the run
-    ask.forget.click(forget, outputs=ask.message, **ON_THE_MODEL)
+    return ran
 
 
 def wire_opening(page: gr.Blocks, ask: AskPart, result: ResultPart, visit: Visit, opened: Opened | None) -> None:
@@ -154,14 +158,14 @@ def wire_opening(page: gr.Blocks, ask: AskPart, result: ResultPart, visit: Visit
         page.load(partial(show, opened), outputs=changed, **QUIET)
 
 
-def wire_result(result: ResultPart, serving: Serving, visit: Visit) -> None:
+def wire_result(result: ResultPart, running: Running, visit: Visit) -> None:
     """The inspector; what is found by looking without the picture becomes part of the trace file."""
 
     def save_again(trace: RequestTrace) -> Iterator[Update]:
         with tempfile.TemporaryDirectory() as folder:
             yield {result.download: _download(trace, Path(folder))}
 
-    looked = wire_inspector(result.inspector, visit, serving)
+    looked = wire_inspector(result.inspector, visit, running)
     looked.success(save_again, visit.trace, [result.download], **QUIET)
 
 

@@ -31,8 +31,8 @@ from app.figures.memories import acceptance_table
 from app.inspector import NODE_COLUMNS, inspectable, legend, telling_step, view_step
 from app.marks import LANES
 from app.race import race_board, steps_table
+from app.running import Running
 from app.sensitive import Split, heat_legend, heat_strip, pooled, sensitivity_table, split, split_sentence
-from app.serving import Serving
 from app.strips import aligned_strips, answer_strip
 from app.why_panel import why_of
 from app.wiring import ON_THE_MODEL, QUIET, Update, Visit, sentence
@@ -290,12 +290,12 @@ def _strip(trace: RequestTrace, lane: str, at: int, aligned: bool) -> str:
 # ---- events ----------------------------------------------------------------------------------------------------
 
 
-def wire_inspector(inspector: Inspector, visit: Visit, serving: Serving) -> gr.events.Dependency:
+def wire_inspector(inspector: Inspector, visit: Visit, running: Running) -> gr.events.Dependency:
     """All events of the inspector. Returns the one that adds a sensitivity to the trace."""
     _wire_steps(inspector.steps, inspector.script, visit)
     _wire_race(inspector.race, visit)
     _wire_memories(inspector.memories, visit)
-    return _wire_sensitive(inspector.sensitive, visit, serving)
+    return _wire_sensitive(inspector.sensitive, visit, running)
 
 
 def _wire_steps(steps: StepsTab, script: gr.HTML, visit: Visit) -> None:
@@ -400,7 +400,7 @@ def _wire_memories(memories: MemoriesTab, visit: Visit) -> None:
     memories.tab.select(show_memories, visit.trace, memories.views, **QUIET)
 
 
-def _wire_sensitive(tab: SensitiveTab, visit: Visit, serving: Serving) -> gr.events.Dependency:
+def _wire_sensitive(tab: SensitiveTab, visit: Visit, running: Running) -> gr.events.Dependency:
     def show(trace: RequestTrace | None, asked: Any, pool: dict[str, Split]) -> Sequence[Any]:
         """The tab as it is now: what was found, or why there is nothing to see yet."""
         if trace is None:
@@ -434,11 +434,10 @@ def _wire_sensitive(tab: SensitiveTab, visit: Visit, serving: Serving) -> gr.eve
         if trace is None or asked is None:
             return gr.skip(), notice(texts.SENSITIVITY_NEEDS_RUN)
         try:
-            engine = serving.engine()
-            if engine.model_name != trace.model:
+            if running.serving.engine().model_name != trace.model:
                 raise RecapError(texts.SENSITIVITY_NEEDS_ITS_MODEL)
             reference = next(iter(trace.lanes.values()))
-            found = engine.sensitivity(engine.prepare(asked.question, asked.picture), reference.tokens)
+            found = running.look(asked, reference.tokens)
             return replace(trace, sensitivity=found), ""
         except Exception as error:
             return gr.skip(), notice(sentence(error), "bad")

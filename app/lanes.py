@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from app.marks import LANES
-from recap_engine.trace import LaneTrace, RequestTrace
+from recap_engine.trace import LaneTrace, RequestTrace, Sensitivity
 
 if TYPE_CHECKING:
     from recap_engine.decode import Progress
@@ -110,6 +110,11 @@ def answer(engine: Engine, ask: Ask, stop: StopFlag) -> Iterator[Moment]:
             break
     traces = [run.trace for run in runs.values() if run.trace]
     yield Moment("", runs, engine.trace(request, traces, ask.settings) if traces else None)
+
+
+def look(engine: Engine, ask: Ask, tokens: list[int]) -> Sensitivity:
+    """How much the picture of `ask` matters to each token of an answer to it. Raises RecapError."""
+    return engine.sensitivity(engine.prepare(ask.question, ask.picture), tokens)
 
 
 def _run_lane(engine: Engine, request: Request, run: LaneRun, settings: Settings, stop: StopFlag) -> Iterator[None]:

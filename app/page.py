@@ -22,8 +22,10 @@ from app.inspector_view import lay_out_inspector
 from app.lanes import LANE_ORDER, StopFlag
 from app.lesson_view import lay_out_lesson, wire_lesson
 from app.marks import LANES
+from app.memory_panel import lay_out_memory, wire_memory
 from app.models_view import lay_out_models, wire_models
 from app.pictures import ReadyExample, read_examples, take_only_uploads
+from app.running import Running
 from app.serving import Serving
 from app.space import Choice
 from app.wiring import Visit
@@ -32,11 +34,15 @@ MOST_WAITING = 64  # in the queue; whoever comes then is told that the page is b
 BUDGETS: list[str | int] = ["auto", 8, 16, 24, 32, 48, 64, 80]
 
 
-def build_page(serving: Serving, opened: Opened | None = None, choice: Choice = Choice.FOLDERS) -> gr.Blocks:
+def build_page(
+    serving: Serving, opened: Opened | None = None, choice: Choice = Choice.FOLDERS, running: Running | None = None
+) -> gr.Blocks:
     """The page as gradio Blocks. `serving` has the engine once its model is loaded; the page opens before that.
 
-    `opened` is a saved trace to begin with; `choice` says which models a visitor may load.
+    `opened` is a saved trace to begin with; `choice` says which models a visitor may load; `running` says with whose
+    memories requests run, everybody's unless it is given.
     """
+    running = running or Running(serving)
     with gr.Blocks(title=texts.TITLE, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         visit = Visit(
             trace=gr.State(None),
@@ -59,11 +65,12 @@ def build_page(serving: Serving, opened: Opened | None = None, choice: Choice = 
 
         wire_models(page, head, models, [ask.run.click, ask.question.submit], serving, choice)
         wire_pictures(ask, examples)
-        wire_run(ask, result, serving, visit)
+        ran = wire_run(ask, result, running, visit)
+        wire_memory(page, ask.memory, ask.message, ran, running)
         wire_opening(page, ask, result, visit, opened)
-        wire_result(result, serving, visit)
+        wire_result(result, running, visit)
         wire_lesson(lesson)
-        wire_api(ask, serving)
+        wire_api(ask, running)
     page.queue(max_size=MOST_WAITING, api_open=False)  # no call gets past the queue
     return page
 
@@ -100,11 +107,11 @@ def _lay_out_ask(examples: Sequence[ReadyExample]) -> AskPart:
                 lanes = gr.CheckboxGroup(
                     [(LANES[name].name, name) for name in LANE_ORDER], value=list(LANE_ORDER), label="Lanes"
                 )
-                forget = gr.Button("Empty the persistent memories", size="sm")
+                memory = lay_out_memory()
             upload = gr.UploadButton("Open a saved trace", size="sm", elem_id="open")
             take_only_uploads(upload)
 
-    return AskPart(picture, question, draw, scene, gallery, run, stop, message, limit, budget, lanes, forget, upload)
+    return AskPart(picture, question, draw, scene, gallery, run, stop, message, limit, budget, lanes, memory, upload)
 
 
 def _lay_out_result() -> ResultPart:

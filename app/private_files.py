@@ -53,9 +53,20 @@ def _is_orphan(folder: Path) -> bool:
 
 
 def end_as_asked() -> None:
-    """Have SIGTERM, with which services and containers end a program, leave nothing behind. The exit status is 0."""
+    """Have SIGTERM, with which services and containers end a program, leave nothing behind. The exit status is 0.
+
+    To be called before anything else asks to be called at the end.
+    """
+    asked = []
 
     def leave(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
         sys.exit(0)
 
+    def end_now() -> None:
+        """What is registered first is called last; threads in the middle of a step would not survive more."""
+        if asked:
+            os._exit(0)
+
+    atexit.register(end_now)
     signal.signal(signal.SIGTERM, leave)

@@ -75,7 +75,6 @@ FIRST_STEPS = (
 NO_LANES = "Choose at least one lane in the settings."
 UPLOAD_ONLY = "Please upload the file: the server opens no other, and fetches nothing from elsewhere."
 STILL_LOADING = "The model is still loading; the run begins when it is there."
-FORGOTTEN = "The persistent memories are empty: the next run starts cold."
 UNEXPECTED = "Something went wrong on our side; the server's log has the details."
 NO_MODEL = (
     "There is no model to ask: this page was started to show a saved trace. To ask something of your own, start it "

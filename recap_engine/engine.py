@@ -96,6 +96,16 @@ class Engine:
     def step_cost(self, cost: StepCost) -> None:
         self.target.step_cost = cost
 
+    @property
+    def measured_cost(self) -> StepCost | None:
+        """The step cost, if it was measured already."""
+        return self.target.step_cost
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens there are, and so the most keys of order 1."""
+        return self.target.vocabulary
+
     def apart(self, memories: dict[str, TokenMemory] | None = None) -> "Engine":
         """The same target and step cost with memories of its own, by default empty ones.
 

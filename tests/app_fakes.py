@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 from math import exp
 
@@ -167,7 +168,8 @@ class FakeEngine:
     """Plays a made-up trace, step by step, as the engine would; `step_s` of real time a step."""
 
     model_name, device, dtype = "made-up", "cpu", "torch.float32"
-    step_cost = None
+    step_cost = measured_cost = binding = None
+    vocabulary = len(WORDS)
 
     def __init__(self, trace: RequestTrace | None = None, step_s: float = 0.0, fails_in: str = "") -> None:
         self.played = trace or make_trace(steps=6)
@@ -177,6 +179,7 @@ class FakeEngine:
         self.prepared: list[tuple[str, str | None]] = []
         self.ran: list[str] = []
         self.closed: list[str] = []
+        self.memories = {"tr": TokenMemory(), "recap": TokenMemory()}
 
     def prepare(self, question: str, image: str | None = None) -> str:
         if not question.strip():
@@ -231,5 +234,11 @@ class FakeEngine:
     def sensitivity(self, request: str, tokens: list[int]) -> Sensitivity | None:
         return self.found
 
+    def apart(self, memories: dict[str, TokenMemory] | None = None) -> FakeEngine:
+        other = copy(self)
+        other.memories = memories or {"tr": TokenMemory(), "recap": TokenMemory()}
+        return other
+
     def clear_memories(self) -> None:
-        pass
+        for memory in self.memories.values():
+            memory.clear()
