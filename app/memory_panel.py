@@ -122,7 +122,7 @@ def _kept(memories: Memories) -> str:
 
 
 def fullness(memories: Mapping[str, TokenMemory], vocabulary: int) -> str:
-    """A table: per memory of the page's lanes and length of keys how many there are, of how many, and about what they take."""
+    """A table: for each lane's memory and length of keys, how many there are of how many; and what they take."""
     rows = "".join(
         f"<tr><th scope='row'>{LANES[name].name}</th><td>{_keys(order)}</td>"
         f"<td><meter min='0' max='{most}' value='{min(len(table), most)}'></meter></td>"

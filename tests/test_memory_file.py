@@ -21,12 +21,12 @@ SETTINGS = Settings(max_new_tokens=16, budget=16)
 
 @pytest.fixture(scope="module")
 def used():
-    """An engine that has answered with both lanes, once with recording and once without, and has some long keys."""
-    engine = tiny_engine("llama")
+    """An engine that has answered with every lane, once with recording and once without, and has some long keys."""
+    engine, used_lanes = tiny_engine("llama"), ("tr", "recap", "recap+")
     for seed, record in ((0, True), (1, False)):
         request = random_request("llama", seed)
         request.image_sha = None if seed else "ab" * 32
-        for lane in ("tr", "recap"):
+        for lane in used_lanes:
             engine.answer(request, lane, Settings(max_new_tokens=16, budget=16, record=record))
     rows = engine.memories["recap"].rows
     first, second, *_ = rows
@@ -51,8 +51,9 @@ def test_a_memory_comes_back_as_it_was_saved(used, saved):
     other = tiny_engine("llama")
     other.load_memories(saved)
     for name, memory in used.memories.items():
-        assert contents(other.memories[name]) == contents(memory)
-        assert memory.requests == 2
+        if name != "recap+":
+            assert contents(other.memories[name]) == contents(memory)
+        assert other.memories[name].requests == 2
     kept = other.memories["recap"]
     assert any(record is row for record in kept.pairs.values() for row in kept.rows.values()), "shared as before"
     request = random_request("llama", 3)
@@ -62,6 +63,18 @@ def test_a_memory_comes_back_as_it_was_saved(used, saved):
         one, two = own.answer(request, lane, SETTINGS), again.answer(request, lane, SETTINGS)
         assert [step.tokens for step in one.steps] == [step.tokens for step in two.steps]
         assert one.tokens == generated(other, request, 16)
+
+
+def test_blended_records_and_long_keys_come_back_as_precise_as_the_model_is(used, saved):
+    other = tiny_engine("llama")
+    other.load_memories(saved)
+    memory, again = used.memories["recap+"], other.memories["recap+"]
+    for order in (1, 2, 3):
+        assert list(again.tables[order]) == list(memory.tables[order])
+        for one, two in zip(memory.tables[order].values(), again.tables[order].values()):
+            assert (one.tokens, one.written) == (two.tokens, two.written)
+            assert two.chances == pytest.approx(one.chances, rel=1e-5)
+    assert len(memory.triples) > 20
 
 
 def test_an_empty_memory_and_one_of_mixed_records_survive():
