@@ -177,5 +177,9 @@ def _shown(result: ResultPart, trace: RequestTrace | None, folder: Path) -> Upda
 
 
 def _download(trace: RequestTrace, folder: Path) -> Any:
-    path, label = save(trace, folder)
+    try:
+        path, label = save(trace, folder)
+    except Exception as error:  # a full disk, say: the run can be looked at all the same
+        gr.Warning(sentence(error))
+        return gr.update(visible=False)
     return gr.update(value=str(path), visible=True, label=label)

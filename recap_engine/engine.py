@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase, ProcessorMixin
 from recap_engine import memory_file, stepcost, threads
 from recap_engine.decode import Progress, decode
 from recap_engine.decoders import Autoregressive, Decoder, Recap, RecapPlus, TokenRecycling
-from recap_engine.errors import RecapError
+from recap_engine.errors import RecapError, is_memory_full
 from recap_engine.images import MOST_PICTURES, fit_image, open_image
 from recap_engine.memory import TokenMemory
 from recap_engine.memory_file import Binding
@@ -34,6 +34,7 @@ from recap_engine.trace import LaneTrace, RequestTrace, Sensitivity, Setting
 
 LANES = ("ar", "tr", "recap")
 ALL_LANES = (*LANES, "recap+")
+MEMORY_FULL = "The device's memory is full: try a smaller picture, a shorter answer or a smaller budget."
 Picture = Image.Image | str | Path | bytes
 
 
@@ -183,8 +184,10 @@ class Engine:
                 request.prefill = self.target.prefill(request.inputs)
             decoder = self._decoder(request, lane, settings)
             yield from decode(self.target, decoder, request.prefill, settings, self._text)
-        except torch.OutOfMemoryError as error:
-            raise RecapError("The device's memory is full: try a smaller picture, answer or budget.") from error
+        except (RuntimeError, MemoryError) as error:
+            if not is_memory_full(error):
+                raise
+            raise RecapError(MEMORY_FULL) from error
 
     def answer(self, request: Request, lane: str, settings: Settings | None = None) -> LaneTrace:
         """Run a lane to its end."""
@@ -202,8 +205,10 @@ class Engine:
         grey = build_inputs(self.processor, request.question, blanks, request.history)
         try:
             return measure(self.target, request.inputs, grey, tokens)
-        except torch.OutOfMemoryError as error:
-            raise RecapError("The device's memory is full: try a smaller picture or a shorter answer.") from error
+        except (RuntimeError, MemoryError) as error:
+            if not is_memory_full(error):
+                raise
+            raise RecapError(MEMORY_FULL) from error
 
     def trace(self, request: Request, lanes: Iterable[LaneTrace], settings: Settings) -> RequestTrace:
         """Bundle the lanes' traces with what is needed to read them elsewhere."""

@@ -18,10 +18,7 @@ order o:
     state          float64 [4]       requests served; promised, kept and counted steps of `Promises`
 """
 
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -31,6 +28,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
+from recap_engine.atomic import replace_file
 from recap_engine.decoders.token_recycling import TOP_K
 from recap_engine.errors import RecapError
 from recap_engine.memory import NO_TOKEN, PROMPT_STEP, Promises, Record, TokenMemory
@@ -72,25 +70,8 @@ class Binding:
 def save(path: str | Path, memories: Mapping[str, TokenMemory], binding: Binding) -> None:
     """Write `memories` in one go: whatever happens, the file is the old one or the new one. Raises RecapError."""
     tensors = {f"{name}.{column}": a for name, memory in memories.items() for column, a in columns(memory).items()}
-    replace_file(Path(path), to_bytes(tensors, {"format": FORMAT, "version": VERSION, **asdict(binding)}))
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write beside the file, to the disk, then put the new one in its place. Raises RecapError."""
-    written = None
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            written = file.name
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(written, path)
-    except OSError as error:
-        if written:
-            with suppress(OSError):
-                os.unlink(written)
-        told = error.strerror or type(error).__name__
-        raise RecapError(f"The memories could not be saved ({told}); what was saved before is still there.") from error
+    content = to_bytes(tensors, {"format": FORMAT, "version": VERSION, **asdict(binding)})
+    replace_file(Path(path), content, "The memories")
 
 
 def load(path: str | Path, binding: Binding, vocabulary: int, names: Iterable[str]) -> dict[str, TokenMemory]:

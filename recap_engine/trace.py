@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recap_engine.atomic import replace_file
 from recap_engine.errors import RecapError
 
 if TYPE_CHECKING:
@@ -329,9 +330,10 @@ class RequestTrace:
         return parse(text)
 
     def save(self, path: str | Path) -> None:
-        """Write `.json`, or gzipped when the name ends in `.gz`."""
+        """Write `.json`, or `.gz` if the name ends in it, in one go. Raises RecapError; the old file then stays."""
         data = self.to_json().encode()
-        Path(path).write_bytes(gzip.compress(data, 6, mtime=0) if str(path).endswith(".gz") else data)
+        packed = gzip.compress(data, 6, mtime=0) if str(path).endswith(".gz") else data
+        replace_file(Path(path), packed, "The trace")
 
     @classmethod
     def load(cls, path: str | Path) -> "RequestTrace":
