@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
+from threading import Event
 from types import FrameType
 
 PREFIX = "recap-inspector-"
@@ -55,18 +56,19 @@ def _is_orphan(folder: Path) -> bool:
 def end_as_asked() -> None:
     """Have SIGTERM, with which services and containers end a program, leave nothing behind. The exit status is 0.
 
-    To be called before anything else asks to be called at the end.
+    To be called first: what is registered with `atexit` later runs before the end. A run in the middle of a pass is not
+    waited for, and Python's own clearing up under its feet would abort the process.
     """
-    asked = []
+
+    asked = Event()
 
     def leave(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
+        asked.set()
         sys.exit(0)
 
-    def end_now() -> None:
-        """What is registered first is called last; threads in the middle of a step would not survive more."""
-        if asked:
+    def end() -> None:
+        if asked.is_set():
             os._exit(0)
 
-    atexit.register(end_now)
+    atexit.register(end)
     signal.signal(signal.SIGTERM, leave)
