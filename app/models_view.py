@@ -35,8 +35,8 @@ class ModelsTab:
 
     tab: gr.Tab
     told: gr.HTML
-    table: gr.Dataframe
-    name: gr.Textbox
+    table: gr.HTML
+    name: gr.Dropdown
     device: gr.Dropdown
     dtype: gr.Dropdown
     load: gr.Button
@@ -52,10 +52,11 @@ def lay_out_models(tab: gr.Tab, choice: Choice) -> ModelsTab:
     gr.HTML(notice(texts.NO_CHOICE) if choice is Choice.NONE else "", visible=choice is Choice.NONE)
     allowed = choice is not Choice.NONE
     with gr.Row(equal_height=True, visible=allowed):
-        name = gr.Textbox(
-            label="Model: choose one below, or type its name" + (" or folder" if choice is Choice.FOLDERS else ""),
-            placeholder="owner/model",
-            max_length=LONGEST_NAME,
+        name = gr.Dropdown(
+            [EMBEDDED_NAME],
+            value=EMBEDDED_NAME,
+            allow_custom_value=True,
+            label="Model: choose one, or type a name of the Hub" + (" or a folder" if choice is Choice.FOLDERS else ""),
             elem_id="model-name",
             scale=4,
             min_width=280,
@@ -66,9 +67,7 @@ def lay_out_models(tab: gr.Tab, choice: Choice) -> ModelsTab:
     with gr.Row(visible=allowed):
         load = gr.Button("Load", variant="primary", elem_id="model-load", min_width=120)
         cancel = gr.Button("Cancel", variant="stop", interactive=False, elem_id="model-cancel", min_width=120)
-    table = gr.Dataframe(
-        headers=COLUMNS, show_label=False, interactive=False, max_height=620, wrap=True, elem_id="models"
-    )
+    table = gr.HTML(elem_id="models")
     gr.Markdown(texts.PICTURE_BOUNDS + texts.ABOUT_MODELS)
     return ModelsTab(tab, told, table, name, device, dtype, load, cancel)
 
@@ -146,6 +145,17 @@ def model_rows(device: str = "auto", dtype: str = "auto") -> list[list[str]]:
     return [row(own, "yes"), *(row(known, "yes" if known.on_disk else "no") for known in CATALOGUE)]
 
 
+def model_table(rows: list[list[str]]) -> str:
+    """The rows as HTML; a narrow page scrolls them sideways."""
+    head = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
+    lines = (f'<th scope="row">{row[0]}</th>' + "".join(f"<td>{cell}</td>" for cell in row[1:]) for row in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return (
+        '<div class="models" tabindex="0" role="region" aria-label="Known models"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
 def gigabytes(size: float) -> str:
     return f"{size:.1f} GB" if size >= 0.1 else f"{size * 1000:.0f} MB"
 
@@ -156,6 +166,8 @@ def gigabytes(size: float) -> str:
 def wish_of(text: str, device: str, dtype: str, choice: Choice) -> Wish:
     """What a visitor asks for. Raises RecapError for a folder where the host allows names of the Hub only."""
     name = (text or "").strip()
+    if len(name) > LONGEST_NAME:
+        raise RecapError(f"A model's name has at most {LONGEST_NAME} characters.")
     if name in ("", EMBEDDED_NAME):
         return Wish(None, device, dtype)
     if choice is not Choice.FOLDERS and (not HUB_NAME.fullmatch(name) or Path(name).exists()):
@@ -190,15 +202,12 @@ def wire_models(
             await asyncio.sleep(WATCH_S)
         yield shown(status)
 
-    def list_models(device: str, dtype: str) -> Any:
+    def list_models(device: str, dtype: str) -> Update:
         try:
-            return model_rows(device, dtype)
+            rows = model_rows(device, dtype)
         except Exception as error:
-            gr.Warning(sentence(error))
-            return gr.skip()
-
-    def choose(event: gr.SelectData) -> str:
-        return str(event.row_value[0])
+            return {models.table: notice(sentence(error), "bad")}
+        return {models.table: model_table(rows), models.name: gr.update(choices=[row[0] for row in rows])}
 
     async def load(name: str, device: str, dtype: str) -> AsyncIterator[Update]:
         try:
@@ -211,14 +220,14 @@ def wire_models(
 
     state = [head, models.told, models.load, models.cancel]
     listed = [models.device, models.dtype]
+    table = [models.table, models.name]
     page.load(watch, outputs=state, **QUIET)
     gr.on(runs, lambda: head_of(serving.status), outputs=head, **QUIET)
     models.tab.select(watch, outputs=state, **QUIET)
-    models.tab.select(list_models, listed, models.table, **QUIET | {"show_progress": "minimal"})
+    models.tab.select(list_models, listed, table, **QUIET)
     if choice is Choice.NONE:
         return
-    gr.on([models.device.input, models.dtype.input], list_models, listed, models.table, **QUIET)
-    models.table.select(choose, outputs=models.name, **QUIET)
-    loaded = gr.on([models.load.click, models.name.submit], load, [models.name, *listed], state, **QUIET)
-    loaded.then(list_models, listed, models.table, **QUIET)
+    gr.on([models.device.input, models.dtype.input], list_models, listed, table, **QUIET)
+    loaded = models.load.click(load, [models.name, *listed], state, **QUIET)
+    loaded.then(list_models, listed, table, **QUIET)
     models.cancel.click(serving.cancel, queue=False, api_visibility="private")

@@ -13,7 +13,7 @@ from test_page import handler
 from tiny_processors import save_tiny
 
 from app import models_view, texts
-from app.models_view import COLUMNS, EMBEDDED_NAME, head_of, model_rows, told_of, wish_of
+from app.models_view import COLUMNS, EMBEDDED_NAME, head_of, model_rows, model_table, told_of, wish_of
 from app.page import build_page
 from app.serving import Job, NoModelError, Serving, Status, Wish, load_engine
 from app.space import Choice
@@ -160,6 +160,7 @@ def test_the_list_has_every_known_model_and_the_embedded_one_first(monkeypatch):
     assert [row[0] for row in rows] == [EMBEDDED_NAME, *(known.name for known in CATALOGUE)]
     assert all(len(row) == len(COLUMNS) and all(row) for row in rows)
     assert [row[5] for row in rows[:3]] == ["yes", "yes", "no"]
+    assert model_table(rows).count("<tr>") == len(rows) + 1
     half = {row[0]: row[3] for row in model_rows("cpu", "bfloat16")}
     assert float(half["Qwen/Qwen2.5-VL-7B-Instruct"].split()[0]) < 20 < float(rows[13][3].split()[0])
 
