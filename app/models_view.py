@@ -128,7 +128,7 @@ def model_rows(device: str = "auto", dtype: str = "auto") -> list[list[str]]:
     """Rows of COLUMNS: the embedded model, then the catalogue. Raises RecapError for a device that is not there."""
     from recap_engine.models import placement
     from recap_engine.models.catalogue import CATALOGUE, Known
-    from recap_engine.models.loading import EMBEDDED
+    from recap_engine.models.loading import EMBEDDED, read_config
 
     where = placement.pick_device(device)
     kind = dtype if dtype == placement.FOUR_BIT else str(placement.pick_dtype(dtype, where)).removeprefix("torch.")
@@ -140,8 +140,9 @@ def model_rows(device: str = "auto", dtype: str = "auto") -> list[list[str]]:
         licence = known.licence + ("; accept it on the Hub" if known.gated else "")
         return [known.name, known.family, gigabytes(known.size), gigabytes(need), fits, here, licence]
 
+    _, family = read_config(EMBEDDED, EMBEDDED_NAME)
     size = sum(file.stat().st_size for file in EMBEDDED.glob("*.safetensors"))
-    own = Known(EMBEDDED_NAME, "Qwen2.5-VL", size / 4 / GIGABYTE, "apache-2.0", bytes_each=4)
+    own = Known(EMBEDDED_NAME, family.name, size / 4 / GIGABYTE, "apache-2.0", bytes_each=4)
     return [row(own, "yes"), *(row(known, "yes" if known.on_disk else "no") for known in CATALOGUE)]
 
 

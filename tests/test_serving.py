@@ -17,7 +17,9 @@ from app.models_view import COLUMNS, EMBEDDED_NAME, head_of, model_rows, model_t
 from app.page import build_page
 from app.serving import Job, NoModelError, Serving, Status, Wish, load_engine
 from app.space import Choice
+from recap_engine.engine import Engine
 from recap_engine.errors import RecapError
+from recap_engine.models.loading import EMBEDDED
 
 
 class Loading:
@@ -151,6 +153,7 @@ def test_a_downloads_progress_is_told_in_words():
 # --- the tab
 
 
+@pytest.mark.skipif(not EMBEDDED.is_dir(), reason="the embedded model is not here")
 def test_the_list_has_every_known_model_and_the_embedded_one_first(monkeypatch):
     from recap_engine.models import hub
     from recap_engine.models.catalogue import CATALOGUE
@@ -160,6 +163,7 @@ def test_the_list_has_every_known_model_and_the_embedded_one_first(monkeypatch):
     assert [row[0] for row in rows] == [EMBEDDED_NAME, *(known.name for known in CATALOGUE)]
     assert all(len(row) == len(COLUMNS) and all(row) for row in rows)
     assert [row[5] for row in rows[:3]] == ["yes", "yes", "no"]
+    assert rows[0][1] == Engine.load(device="cpu").target.family.name
     assert model_table(rows).count("<tr>") == len(rows) + 1
     half = {row[0]: row[3] for row in model_rows("cpu", "bfloat16")}
     assert float(half["Qwen/Qwen2.5-VL-7B-Instruct"].split()[0]) < 20 < float(rows[13][3].split()[0])
