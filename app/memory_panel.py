@@ -47,9 +47,9 @@ class MemoryPart:
 def lay_out_memory() -> MemoryPart:
     view = gr.HTML(elem_id="memory")
     with gr.Row():
-        save = gr.Button("Save the memories", size="sm", elem_id="memory-save", min_width=120)
-        load = gr.UploadButton("Load memories", size="sm", elem_id="memory-load", min_width=120)
-        empty = gr.Button("Empty the memories", size="sm", elem_id="memory-empty", min_width=120)
+        save = gr.Button("Save to a file", size="sm", elem_id="memory-save", min_width=120)
+        load = gr.UploadButton("Load from a file", size="sm", elem_id="memory-load", min_width=120)
+        empty = gr.Button("Empty them", size="sm", elem_id="memory-empty", min_width=120)
     take_only_uploads(load)
     file = gr.DownloadButton("Download", visible="hidden", elem_id="memory-file")
     return MemoryPart(view, save, file, load, empty)
@@ -125,7 +125,7 @@ def fullness(memories: Mapping[str, TokenMemory], vocabulary: int) -> str:
     """A table: for each lane's memory and length of keys, how many there are of how many; and what they take."""
     rows = "".join(
         f"<tr><th scope='row'>{LANES[name].name}</th><td>{_keys(order)}</td>"
-        f"<td><meter min='0' max='{most}' value='{min(len(table), most)}'></meter></td>"
+        f"<td><meter aria-label='how full' min='0' max='{most}' value='{min(len(table), most)}'></meter></td>"
         f"<td>{len(table):,} of {most:,}</td></tr>"
         for name, memory in memories.items()
         if name in LANES

@@ -29,8 +29,7 @@ from recap_engine.settings import Settings
 LANES = ("tr", "recap")
 
 
-@pytest.fixture(scope="module")
-def loaded():
+def random_prompts():
     """A random model that takes any question: the question's length is the seed of the prompt."""
     engine = tiny_engine("llama")
 
@@ -41,6 +40,11 @@ def loaded():
 
     engine.prepare = prepare
     return engine
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return random_prompts()
 
 
 @pytest.fixture
