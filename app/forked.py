@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 import gradio as gr
 
 from app.lanes import Ask, LaneRun, Moment, StopFlag, answer, look
+from app.wiring import sentence
 from recap_engine.errors import RecapError
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class Forked:
                 run.trace = report.moment.trace.lanes.get(name)
 
     def _serve(self, work: Work) -> Iterator[Report]:
-        """In the forked process: do the work on memories like those it came with. An error of ours becomes words."""
+        """In the forked process: do the work on memories like those it came with. Errors become words."""
         from recap_engine.memory_file import from_columns
 
         assert self._engine is not None
@@ -170,8 +171,8 @@ class Forked:
                 yield Report(found=look(engine, work.ask, work.tokens))
             else:
                 yield from _reported(engine, work.ask, SharedStop(self._board, work.slot))
-        except RecapError as error:
-            yield Report(refused=str(error))
+        except Exception as error:
+            yield Report(refused=sentence(error))
 
 
 def _reported(engine: Engine, ask: Ask, stop: StopFlag) -> Iterator[Report]:

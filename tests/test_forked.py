@@ -10,6 +10,7 @@ import torch
 from test_memory_merge import contents
 from tiny_models import random_request, tiny_engine
 
+from app import texts
 from app.forked import LEAST_S, MOST_S, Forked, Work, zero_gpu
 from app.lanes import Ask, StopFlag, answer
 from recap_engine.errors import RecapError
@@ -29,19 +30,20 @@ class Lender:
         self.asked = []
         self.sent = []
         self.worker = None
+        self.spent = False
 
     def __call__(self, duration):
         def decorate(task):
             def call(*arguments):
                 self.asked.append(duration(*arguments))
+                if self.spent:
+                    raise gr.Error("You have used up your GPU quota.")
                 worker = self.worker if self.reuse and self.worker else self.fork(task)
                 self.worker = worker
                 requests, reports = worker
                 requests.put(pickle.dumps(arguments))
                 while (kind := reports.get())[0] != END:
                     self.sent.append(len(kind[1]))
-                    if kind[0] == "error":
-                        raise gr.Error("GPU task aborted")
                     yield pickle.loads(kind[1])
 
             return call
@@ -57,13 +59,9 @@ class Lender:
 def serve(task, requests, reports, again):
     torch.set_num_threads(1)
     while True:
-        try:
-            for report in task(*pickle.loads(requests.get())):
-                reports.put(("report", pickle.dumps(report)))
-        except Exception as error:
-            reports.put(("error", repr(error).encode()))
-        else:
-            reports.put((END, b""))
+        for report in task(*pickle.loads(requests.get())):
+            reports.put(("report", pickle.dumps(report)))
+        reports.put((END, b""))
         if not again:
             return
 
@@ -174,11 +172,16 @@ def test_a_visitor_who_leaves_ends_the_forked_run(engine):
 
 
 def test_what_is_refused_there_is_told_here_and_what_breaks_is_too(engine):
-    forked = Forked(Lender())
+    lender = Lender()
+    forked = Forked(lender)
     with pytest.raises(RecapError, match="Please ask a question"):
         run(forked, engine, "refuse")
-    with pytest.raises(RecapError, match="The GPU could not be used"):
+    with pytest.raises(RecapError, match=texts.UNEXPECTED):
         run(forked, engine, "break")
+    lender.spent = True
+    with pytest.raises(RecapError, match="You have used up your GPU quota"):
+        run(forked, engine, "one")
+    lender.spent = False
     assert run(forked, engine, "one").trace
 
 
