@@ -1,13 +1,31 @@
 """Two runs side by side: under other settings, on another machine, or before and after a change."""
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from recap_engine.bench.ratios import lanes, ratio, speedups, suites
-from recap_engine.bench.report import Table
-from recap_engine.bench.results import Measurement
+from recap_engine.bench.report import Table, aligned
+from recap_engine.bench.results import Folder, Measurement
 
 Groups = dict[str, list[float]]  # ratios, per suite
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print two runs side by side, and where their settings differ."""
+    parser = argparse.ArgumentParser("python -m recap_engine.bench compare", description=__doc__)
+    parser.add_argument("a", type=Path, help="folder of a run")
+    parser.add_argument("b", type=Path, help="folder of another")
+    parser.add_argument("--lane", default="recap", help="the lane to show suite by suite")
+    options = parser.parse_args(arguments)
+    (first, before), (second, after) = Folder(options.a).read(), Folder(options.b).read()
+    print(aligned(by_lane(before, after)))
+    print()
+    print(aligned(by_suite(before, after, options.lane)))
+    print()
+    print("\n".join(f"- {line}" for line in first.changes(second)) or "- both were asked for the same")
+    return 0
 
 
 def by_lane(first: Sequence[Measurement], second: Sequence[Measurement]) -> Table:

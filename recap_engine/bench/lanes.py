@@ -49,6 +49,7 @@ class Run:
     steps: int  # passes after the prefill
     prefill_s: float
     decode_s: float
+    details: dict[str, Any] = field(default_factory=dict)  # what else there is to keep of it, as JSON
 
 
 @dataclass(frozen=True)

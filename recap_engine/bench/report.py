@@ -39,7 +39,7 @@ def overview(found: Sequence[dict[str, Any]]) -> Table:
     table = [["lane", "decoding", "median", "whole request", "MAT", "tokens/s", "identical"]]
     for row in found:
         if row["suite"] == MEAN:
-            speeds = [_interval(row, "decode"), number(row["decode_median"]), _interval(row, "whole")]
+            speeds = [interval(row, "decode"), number(row["decode_median"]), interval(row, "whole")]
             rates = [number(row["mat"]), number(row["tokens_per_s"], 1)]
             table.append([row["lane"], *speeds, *rates, f"{row['identical']} of {row['requests']}"])
     return table
@@ -90,6 +90,7 @@ def number(value: float | None, digits: int = 2) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def _interval(row: dict[str, Any], clock: str) -> str:
+def interval(row: dict[str, Any], clock: str) -> str:
+    """A row's mean with its 95 % interval."""
     low, high = number(row[f"{clock}_low"]), number(row[f"{clock}_high"])
     return f"{number(row[f'{clock}_mean'])} [{low}, {high}]"

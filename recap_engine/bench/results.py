@@ -29,6 +29,7 @@ class Measurement:
     differs_at: int | None = None  # index into the answer of the first token that isn't the first lane's
     margin: float | None = None  # the target's logit gap there between its two best tokens
     right: bool | None = None  # the answer holds the words of the known one; None if none is known
+    details: dict[str, Any] = field(default_factory=dict)  # what only some lanes tell, see `lanes.Run`
 
     @property
     def request(self) -> tuple[str, str, int]:
@@ -51,6 +52,7 @@ class Setting:
     machine: dict[str, Any]
     lanes: dict[str, str] = field(default_factory=dict)  # name and description, in order
     budgets: dict[str, int] = field(default_factory=dict)  # nodes, found by calibration
+    step_cost: list[float] = field(default_factory=list)  # seconds of a step over the root and n nodes, by n
     notes: list[str] = field(default_factory=list)  # sentences: load, what was left out, where it was interrupted
 
     def changes(self, other: "Setting") -> list[str]:

@@ -55,7 +55,9 @@ class Runner:
             for name, run in runs.items():
                 counts = len(run.tokens), run.steps, run.prefill_s, run.decode_s
                 difference = self._difference(request, reference, run.tokens)
-                measured.append(Measurement(case.suite, case.name, turn, name, *counts, *difference, right))
+                measured.append(
+                    Measurement(case.suite, case.name, turn, name, *counts, *difference, right, run.details)
+                )
         return measured
 
     def _run_all(self, request: Request, number: int) -> dict[str, Run]:

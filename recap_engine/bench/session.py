@@ -1,12 +1,12 @@
 """One run from start to end: calibrate, warm up, measure case by case, and take up where an earlier run stopped."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
 from recap_engine.bench.calibrate import FINDERS
-from recap_engine.bench.lanes import LANES, Plan
+from recap_engine.bench.lanes import LANES, Kind, Plan
 from recap_engine.bench.results import Folder, Measurement, Setting
 from recap_engine.bench.runner import Runner
 from recap_engine.bench.suites import Case, Suite, in_turn
@@ -14,6 +14,7 @@ from recap_engine.engine import Engine
 from recap_engine.errors import RecapError
 from recap_engine.request import Request
 from recap_engine.settings import Settings
+from recap_engine.stepcost import StepCost
 
 REWARMED = 7  # finished cases run again, unmeasured, to warm the memories when a run is taken up
 
@@ -44,11 +45,12 @@ class Session:
     most_turns: int | None = None
     most_cases: int | None = None  # all suites together
     folder: Folder | None = None
+    kinds: Mapping[str, Kind] = field(default_factory=lambda: LANES)  # what `lanes` names
     measurements: list[Measurement] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if unknown := [name for name in self.lanes if name not in LANES]:
-            raise RecapError(f"There is no lane {unknown[0]!r}; there are {', '.join(LANES)}.")
+        if unknown := [name for name in self.lanes if name not in self.kinds]:
+            raise RecapError(f"There is no lane {unknown[0]!r}; there are {', '.join(self.kinds)}.")
         if self.folder:
             self.setting, self.measurements = self.folder.resume(self.setting)
 
@@ -85,7 +87,8 @@ class Session:
 
     def _runner(self, cases: Sequence[Case]) -> Runner:
         """Fit budgets, build the lanes, run each once."""
-        names = [name for name in LANES if name in self.lanes or name == "ar"]
+        self._share_step_cost()
+        names = [name for name in self.kinds if name in self.lanes or name == "ar"]
         held = [request for suite in self.suites for case in suite.calibration if (request := self._ask(case))]
         budgets = self.setting.budgets
         for name in [name for name in names if name in FINDERS and name not in budgets]:
@@ -95,12 +98,19 @@ class Session:
                 names.remove(name)
                 self.setting.note(f"{name} is left out: all questions are measured, so none can fit its budget")
         plan = Plan(self.engine, self.settings, budgets)
-        runner = Runner(self.engine, {name: LANES[name].build(plan) for name in names}, self.cold)
+        runner = Runner(self.engine, {name: self.kinds[name].build(plan) for name in names}, self.cold)
         request = next(filter(None, [*held[:1], *map(self._ask, cases[:1])]), None)
         for sentence in runner.warm_up(request) if request else []:
             self.setting.note(sentence)
-        self.setting.lanes = {name: LANES[name].about for name in runner.lanes}
+        self.setting.lanes = {name: self.kinds[name].about for name in runner.lanes}
         return runner
+
+    def _share_step_cost(self) -> None:
+        """Keep the measured curve with the results; a run that is taken up goes on under the curve it began with."""
+        if self.setting.step_cost:
+            self.engine.step_cost = StepCost(tuple(self.setting.step_cost))
+        else:
+            self.setting.step_cost = list(self.engine.step_cost.seconds)
 
     def _ask(self, case: Case) -> Request | None:
         """The case's first turn; None if it can't be asked, which is told when it is measured."""
