@@ -8,6 +8,7 @@ import gradio as gr
 
 from app import texts
 from app.api import wire_api
+from app.bench_view import lay_out_bench, wire_bench
 from app.cards import empty_cards, masthead, notice
 from app.events import (
     AskPart,
@@ -60,6 +61,8 @@ def build_page(
                 _lay_out_help()
             with gr.Tab("Lesson", id="lesson") as lesson_tab:
                 lesson = lay_out_lesson(lesson_tab)
+            with gr.Tab("Benchmark", id="benchmark"):
+                bench = lay_out_bench()
             with gr.Tab("Models", id="models") as models_tab:
                 models = lay_out_models(models_tab, choice)
 
@@ -70,6 +73,7 @@ def build_page(
         wire_opening(page, ask, result, visit, opened)
         wire_result(result, running, visit)
         wire_lesson(lesson)
+        wire_bench(bench, running)
         wire_api(ask, running)
     page.queue(max_size=MOST_WAITING, api_open=False)  # no call gets past the queue
     return page

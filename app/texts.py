@@ -137,3 +137,27 @@ SENSITIVITY_NEEDS_RUN = (
 )
 SENSITIVITY_NEEDS_ITS_MODEL = "Another model was loaded since this answer; press Run again, then look."
 SENSITIVITY_NEEDS_PICTURE = "This question was asked without a picture, so there is nothing to take away."
+
+BENCH = (
+    "One question says little, so ask many. Every lane answers the same drawn pictures, in turn and alone on the "
+    "device; other visitors’ runs wait meanwhile."
+)
+BEFORE_FIRST_BENCH = """
+<div class="empty">
+<p><b>Nothing measured yet.</b> One picture of each suite takes about a minute on a laptop. Then you will see here:</p>
+<ol>
+<li><b>A table</b> – each lane’s speed over plain decoding with its interval, mean accepted tokens per step, and whether
+its answers were the very same.</li>
+<li><b>Figures</b> – lanes, suites and single questions, and what a pass over a tree costs on this machine.</li>
+<li><b>Files</b> – a report that needs no network, the table as CSV, and the run as JSON, to be opened here again.</li>
+</ol>
+<p>Your own questions, more pictures, cold memories: <code>python -m recap_engine.bench --help</code>.</p>
+</div>
+"""
+BENCH_BEGINS = "Measuring the step cost, warming every lane up and fitting budgets …"
+BENCH_DONE = "Measured. Intervals are wide after few questions; more pictures make them narrow."
+BENCH_PARTLY = "Stopped; what was measured until then is shown."
+BENCH_STOPPED = "Stopped before the first question was through, so there is nothing to show."
+NO_SUITES = "Choose at least one suite."
+MEASURING_COST = "Measuring what a step costs on this machine (once; it takes a second or two) …"
+COST_DONE = "Every tree’s budget is weighed against this curve: a further node must be worth the time it costs."

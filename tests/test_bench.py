@@ -71,6 +71,7 @@ def test_a_run_measures_every_lane_on_every_turn_and_all_give_the_ids_of_generat
     assert {p.name for p in run.folder.path.iterdir()} == {
         "results.jsonl",
         "summary.json",
+        "run.json",
         "table.csv",
         "table.md",
         "report.html",

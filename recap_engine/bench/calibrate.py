@@ -1,7 +1,7 @@
 """Budgets for Token Recycling, found on questions that nothing is measured on."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from recap_engine.engine import Engine
@@ -11,7 +11,7 @@ from recap_engine.settings import Settings
 TR_BUDGETS = (2, 4, 8, 16, 32, 56, 80)
 
 
-def mean_nodes(engine: Engine, requests: Sequence[Request], settings: Settings, cold: bool) -> int:
+def mean_nodes(engine: Engine, requests: Iterable[Request], settings: Settings, cold: bool) -> int:
     """Nodes in RECAP's mean tree, rounded: the budget at which Token Recycling proposes as much."""
     fresh = engine.apart()
     sizes = []
@@ -23,7 +23,7 @@ def mean_nodes(engine: Engine, requests: Sequence[Request], settings: Settings, 
     return max(1, round(sum(sizes) / max(len(sizes), 1)))
 
 
-def best_nodes(engine: Engine, requests: Sequence[Request], settings: Settings, cold: bool) -> int:
+def best_nodes(engine: Engine, requests: Iterable[Request], settings: Settings, cold: bool) -> int:
     """The budget with the least geometric mean of decoding times; budgets take turns, so a slow moment hits all."""
     engines = {budget: engine.apart() for budget in TR_BUDGETS}
     logs = dict.fromkeys(TR_BUDGETS, 0.0)

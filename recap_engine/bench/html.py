@@ -43,6 +43,7 @@ def page(setting: Setting, measurements: Sequence[Measurement]) -> str:
         f"<p>{CELLS}</p>{_table(by_suite(found))}",
         suites_figure(found).to_html(include_plotlyjs=False, **options),
         requests_figure(measurements).to_html(include_plotlyjs=False, **options),
+        cost_figure(setting.step_cost).to_html(include_plotlyjs=False, **options) if setting.step_cost else "",
         _list("Ratios, outputs and notes", sentences(setting, measurements)),
         _list("Lanes", (f"{name}: {about}" for name, about in setting.lanes.items())),
         _list("Setting", (f"{name}: {value}" for name, value in {**setting.options, **setting.machine}.items())),
@@ -89,6 +90,17 @@ def requests_figure(measurements: Sequence[Measurement]) -> go.Figure:
             marker={"color": _colour(lane), "size": 6, "opacity": 0.7},
         )
     return _laid_out(figure, "Speedup over ar in decoding, request by request", "tokens in the answer")
+
+
+def cost_figure(curve: Sequence[float]) -> go.Figure:
+    """What a pass over a tree costs here: the curve that the budget of every tree is weighed against."""
+    milliseconds = [1e3 * seconds for seconds in curve]
+    figure = go.Figure(layout={"height": 360, "template": "plotly_white", "title": "Step cost on this machine"})
+    marker = {"color": COLOURS["recap"], "width": 3}
+    hover = "%{x} nodes: %{y:.2f} ms<extra></extra>"
+    figure.add_scatter(x=list(range(len(curve))), y=milliseconds, mode="lines", line=marker, hovertemplate=hover)
+    figure.update_xaxes(title="nodes in the tree")
+    return figure.update_yaxes(title="milliseconds for a step", rangemode="tozero")
 
 
 def _drafting(names: Iterable[str]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from recap_engine.bench.ratios import MEAN, headlines, rows
-from recap_engine.bench.results import Folder, Measurement, Setting
+from recap_engine.bench.results import Folder, Measurement, Setting, pack
 
 CELLS = "Suite by suite, speedup in decoding and mean accepted tokens per step (MAT):"
 Table = list[list[str]]  # rows of cells, the heads first
@@ -23,6 +23,7 @@ def write(folder: Folder, setting: Setting, measurements: Sequence[Measurement])
         writer = csv.DictWriter(file, found[0])
         writer.writeheader()
         writer.writerows(found)
+    (folder.path / "run.json").write_text(pack(setting, measurements))
     (folder.path / "table.md").write_text(text(setting, measurements) + "\n")
     (folder.path / "report.html").write_text(page(setting, measurements))
 

@@ -2,16 +2,22 @@
 
 results.jsonl                        a line per measurement, appended case by case: a run can be taken up again
 summary.json                         how it was made, and the figures of the tables
+run.json                             both as one file, which the page opens
 table.csv, table.md, report.html     for people
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from recap_engine.errors import RecapError
+
+MOST_BYTES = 20_000_000  # of a file that `unpack` reads
+MOST_TOKENS = 10**6
+LONGEST = 300  # characters of any text in such a file
 
 
 @dataclass(frozen=True)
@@ -111,3 +117,47 @@ class Folder:
 
 def _lines(measurements: Sequence[Measurement]) -> str:
     return "".join(json.dumps(asdict(m)) + "\n" for m in measurements)
+
+
+def pack(setting: Setting, measurements: Sequence[Measurement]) -> str:
+    """A run as one JSON file."""
+    return json.dumps({"setting": asdict(setting), "measurements": [asdict(m) for m in measurements]})
+
+
+def unpack(path: Path) -> tuple[Setting, list[Measurement]]:
+    """The run in a file from anywhere: every text and number of it is checked. Raises RecapError for any other file."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError
+        made = json.loads(path.read_text(encoding="utf-8"))
+        setting = Setting(**made["setting"])
+        measurements = [Measurement(**{**fields, "details": {}}) for fields in made["measurements"]]
+        _check(setting, measurements)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RecapError("This is not a run of the bench; choose the run.json that a run leaves.") from error
+    return setting, measurements
+
+
+def _check(setting: Setting, measurements: Sequence[Measurement]) -> None:
+    """Raises ValueError for what no run holds."""
+
+    def check(*holds: bool) -> None:
+        if not all(holds):
+            raise ValueError
+
+    def plain(*texts: object) -> bool:
+        return all(isinstance(text, str) and len(text) <= LONGEST and not set(text) & set("<>&") for text in texts)
+
+    def seconds(*values: object) -> bool:
+        return all(type(value) in (int, float) and math.isfinite(value) and value >= 0 for value in values)  # type: ignore[arg-type]
+
+    check(isinstance(setting.options, dict), isinstance(setting.machine, dict), isinstance(setting.lanes, dict))
+    check(all(isinstance(note, str) for note in setting.notes), seconds(*setting.step_cost, *setting.budgets.values()))
+    check(bool(measurements), plain(*setting.budgets, *setting.lanes, *setting.lanes.values()))
+    for m in measurements:
+        whole = (m.turn, m.tokens, m.steps, *([] if m.differs_at is None else [m.differs_at]))
+        check(plain(m.suite, m.case, m.lane), all(type(n) is int and 0 <= n <= MOST_TOKENS for n in whole))
+        check(seconds(m.prefill_s, m.decode_s, m.prefill_s + m.decode_s), m.tokens < 2 or m.decode_s > 0)
+        check(m.margin is None or seconds(abs(m.margin)), m.identical or m.margin is not None)
+        check(m.right in (None, True, False))
+    check("ar" in {m.lane for m in measurements})

@@ -5,6 +5,7 @@ one warm-up request is thrown away; memories start empty and are never shared be
 request to request within a lane, cold ones are emptied before each.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +18,10 @@ from recap_engine.errors import RecapError
 from recap_engine.request import Request
 
 
+class StoppedError(Exception):
+    """Someone asked for the run to end."""
+
+
 @dataclass
 class Runner:
     """Runs lanes on cases. The first lane is the reference that the others' answers are compared with."""
@@ -24,6 +29,7 @@ class Runner:
     engine: Engine
     lanes: dict[str, Lane]
     cold: bool = False
+    stopped: Callable[[], bool] = lambda: False  # looked at before every lane's run, which then raises StoppedError
 
     def warm_up(self, request: Request) -> list[str]:
         """Run every lane once and forget it. One that cannot run here is left out; returns a sentence for each."""
@@ -31,6 +37,7 @@ class Runner:
         left_out: list[str] = []
         answer: list[int] = []
         for name, lane in list(self.lanes.items()):
+            self._check_stopped()
             try:
                 answer = lane.run(request, answer).tokens
             except RecapError as error:
@@ -70,9 +77,14 @@ class Runner:
         return {name: runs.get(name) or self._run(name, request, answer) for name in self.lanes}
 
     def _run(self, name: str, request: Request, answer: list[int]) -> Run:
+        self._check_stopped()
         if self.cold:
             self.lanes[name].forget()
         return self.lanes[name].run(request, answer)
+
+    def _check_stopped(self) -> None:
+        if self.stopped():
+            raise StoppedError
 
     def _text(self, tokens: list[int]) -> str:
         tokenizer = self.engine.tokenizer

@@ -1,14 +1,14 @@
 """One run from start to end: calibrate, warm up, measure case by case, and take up where an earlier run stopped."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
 from recap_engine.bench.calibrate import FINDERS
 from recap_engine.bench.lanes import LANES, Kind, Plan
 from recap_engine.bench.results import Folder, Measurement, Setting
-from recap_engine.bench.runner import Runner
+from recap_engine.bench.runner import Runner, StoppedError
 from recap_engine.bench.suites import Case, Suite, in_turn
 from recap_engine.engine import Engine
 from recap_engine.errors import RecapError
@@ -46,6 +46,7 @@ class Session:
     most_cases: int | None = None  # all suites together
     folder: Folder | None = None
     kinds: Mapping[str, Kind] = field(default_factory=lambda: LANES)  # what `lanes` names
+    stopped: Callable[[], bool] = lambda: False  # looked at between two runs of a lane; ends the run there
     measurements: list[Measurement] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -55,7 +56,16 @@ class Session:
             self.setting, self.measurements = self.folder.resume(self.setting)
 
     def run(self) -> Iterator[Progress]:
-        """Measure every case that isn't measured yet; progress after each. Raises RecapError if none can be."""
+        """Measure every case that isn't measured yet; progress after each. Raises RecapError if none can be.
+
+        Ends early, with the cases that are whole, once `stopped` says so.
+        """
+        try:
+            yield from self._run()
+        except StoppedError:
+            self.setting.note("stopped before all cases were measured")
+
+    def _run(self) -> Iterator[Progress]:
         cases = in_turn(self.suites)[: self.most_cases]
         runner = self._runner(cases)
         finished = self._finished(cases, runner)
@@ -93,17 +103,23 @@ class Session:
         budgets = self.setting.budgets
         for name in [name for name in names if name in FINDERS and name not in budgets]:
             if held:
-                budgets[name] = FINDERS[name](self.engine, held, self.settings, self.cold)
+                budgets[name] = FINDERS[name](self.engine, self._unless_stopped(held), self.settings, self.cold)
             else:
                 names.remove(name)
                 self.setting.note(f"{name} is left out: all questions are measured, so none can fit its budget")
         plan = Plan(self.engine, self.settings, budgets)
-        runner = Runner(self.engine, {name: self.kinds[name].build(plan) for name in names}, self.cold)
+        runner = Runner(self.engine, {name: self.kinds[name].build(plan) for name in names}, self.cold, self.stopped)
         request = next(filter(None, [*held[:1], *map(self._ask, cases[:1])]), None)
         for sentence in runner.warm_up(request) if request else []:
             self.setting.note(sentence)
         self.setting.lanes = {name: self.kinds[name].about for name in runner.lanes}
         return runner
+
+    def _unless_stopped(self, requests: Sequence[Request]) -> Iterator[Request]:
+        for request in requests:
+            if self.stopped():
+                raise StoppedError
+            yield request
 
     def _share_step_cost(self) -> None:
         """Keep the measured curve with the results; a run that is taken up goes on under the curve it began with."""
