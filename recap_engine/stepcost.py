@@ -74,7 +74,7 @@ def measure(target: "Target") -> StepCost:
     buffer = target.open(prefill, new_tokens=1, most_nodes=SIZES[-1])
     reads = Reads(top_k=8, probabilities=True, entropy=True)
     samples: dict[int, list[float]] = {size: [] for size in SIZES}
-    trees = {size: _comb(size) for size in SIZES}
+    trees = {size: comb(size) for size in SIZES}
     target.verify(buffer, trees[SIZES[-1]], reads)  # warm-up
     target.verify(buffer, trees[0], reads)
     end = time.perf_counter() + SECONDS
@@ -88,7 +88,7 @@ def measure(target: "Target") -> StepCost:
     return StepCost.from_samples(samples)
 
 
-def _comb(size: int) -> CandidateTree:
+def comb(size: int) -> CandidateTree:
     """A tree of `size` nodes, four to a level; which tokens it holds doesn't matter to the clock."""
     tree = CandidateTree((0, 0, 0))
     proposal = Proposal([], (None, None, None), (1.0, 0.0, 0.0))

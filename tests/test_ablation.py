@@ -1,5 +1,7 @@
 """Every variant does what its name says, with a random model; and the tables judge by time and by step cost."""
 
+from dataclasses import replace
+
 import pytest
 from tiny_models import random_request, tiny_engine
 
@@ -10,8 +12,9 @@ from recap_engine.bench.results import Folder, Measurement, Setting
 from recap_engine.bench.session import Session
 from recap_engine.bench.suites import Case, Suite
 from recap_engine.decode import decode
+from recap_engine.decoders import RecapPlus
 from recap_engine.errors import RecapError
-from recap_engine.memory import RequestMemory, TokenMemory
+from recap_engine.memory import TokenMemory
 from recap_engine.settings import Settings
 from recap_engine.stepcost import StepCost
 from recap_engine.trace import Sensitivity
@@ -45,22 +48,23 @@ def asking(engine, monkeypatch):
 
 def run(engine, variant, seeds=(1, 3)):
     """The decoders that answered, one request after another."""
-    memory, contextual, made = TokenMemory(), RequestMemory(), []
+    memory, made = TokenMemory(), []
     for seed in seeds:
         request = random_request("llama", seed)
         trees = []
 
         class Watched(Ablated):
             def draft(self, context, max_depth, trees=trees):
+                self.known = self.known if trees else self.sizes()
                 trees.append(super().draft(context, max_depth))
                 return trees[-1]
 
         stops = engine.target.stop_tokens
-        decoder = Watched(variant, memory, contextual, engine.step_cost, SETTINGS, stops)
+        decoder = Watched(variant, memory, engine.step_cost, SETTINGS, stops)
         decoder.keys_at_start = {
             1: set(memory.rows),
-            2: set(decoder.request_memory.pairs),
-            3: set(decoder.request_memory.triples),
+            2: set(decoder.longer.pairs),
+            3: set(decoder.longer.triples),
         }
         list(decode(engine.target, decoder, engine.target.prefill(request.inputs), SETTINGS, str))
         decoder.trees = trees
@@ -90,10 +94,21 @@ def test_scopes_say_what_the_next_request_finds(engine):
     assert found == {"as designed": [1], "all local": [], "all persistent": [1, 2, 3]}
 
 
+def test_blended_and_persistent_together_is_the_lane_of_that_name(engine):
+    memory, settings = TokenMemory(), replace(SETTINGS, record=True)
+    for seed, decoder in zip((1, 3), run(engine, GROUPS["records"]["blended, all persistent"])):
+        plus = RecapPlus(memory, engine.step_cost, settings, engine.target.stop_tokens)
+        prefill = engine.target.prefill(random_request("llama", seed).inputs)
+        *_, last = decode(engine.target, plus, prefill, settings, str)
+        assert [len(step.tokens) for step in last.trace.steps] == decoder.nodes
+    blended = run(engine, GROUPS["records"]["blended"])
+    assert [decoder.nodes for decoder in blended] != [decoder.nodes for decoder in run(engine, Variant())]
+
+
 def test_without_seeding_nothing_is_known_before_the_first_step(engine):
     seeded, bare = (run(engine, variant, (1,))[0] for variant in (Variant(), GROUPS["seeding"]["without"]))
-    assert seeded.nodes[0] > 0
-    assert bare.nodes[0] == 0 and len(bare.trees) == len(bare.nodes)
+    assert all(seeded.known.values())
+    assert not any(bare.known.values()) and bare.nodes[0] == 0
 
 
 def test_cold_memories_are_dropped_with_each_request(engine):
@@ -111,7 +126,7 @@ def test_cold_memories_are_dropped_with_each_request(engine):
 def test_a_setting_reaches_the_trees(engine, group, name, holds):
     settings = Settings(max_new_tokens=40, record=False, **GROUPS[group][name].settings)
     cost = StepCost.free(settings.budget if group == "budget" else 8)
-    decoder = Ablated(GROUPS[group][name], TokenMemory(), RequestMemory(), cost, settings, ())
+    decoder = Ablated(GROUPS[group][name], TokenMemory(), cost, settings, ())
     request = random_request("llama", 1)
     trees, draft = [], decoder.draft
     decoder.draft = lambda *given: trees.append(draft(*given)) or trees[-1]

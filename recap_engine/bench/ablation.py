@@ -21,7 +21,7 @@ from recap_engine.bench.session import Session
 from recap_engine.decode import decode
 from recap_engine.decoders import Decoder, Recap
 from recap_engine.errors import RecapError
-from recap_engine.memory import Recalled, Record, RequestMemory, TokenMemory
+from recap_engine.memory import Recalled, Record, TokenMemory, blend
 from recap_engine.request import Request
 from recap_engine.settings import Settings
 from recap_engine.stepcost import StepCost
@@ -41,7 +41,8 @@ class Variant:
 
     settings: dict[str, Any] = field(default_factory=dict)  # changes of `Settings`
     orders: Collection[int] = ORDERS  # those that count
-    local: Collection[int] = CONTEXTUAL  # those whose records are dropped with their request: ORDERS, CONTEXTUAL or ()
+    local: Collection[int] = CONTEXTUAL  # those whose records go with their request: ORDERS, CONTEXTUAL or ()
+    blended: bool = False  # a new record joins the one under its key, in place of replacing it
     seeded: bool = True  # from the prompt
     cold: bool = False  # everything is dropped with each request
 
@@ -53,6 +54,7 @@ def _varied(setting: str, values: Sequence[Any]) -> dict[str, Variant]:
 GROUPS: dict[str, dict[str, Variant]] = {
     "orders": {orders: Variant(orders=tuple(map(int, orders))) for orders in ("1", "12", "13", "23")},
     "scopes": {"all local": Variant(local=ORDERS), "all persistent": Variant(local=())},
+    "records": {"blended": Variant(blended=True), "blended, all persistent": Variant(blended=True, local=())},  # recap+
     "weighting": _varied("weighting", [name for name in WEIGHTINGS if name != "last-token"]),  # that one is orders 1
     "budget": _varied("budget", (8, 16, 24, 32, 48, 64, 80)),
     "depth": _varied("max_depth", (1, 2, 4, 8, 12, 24)),
@@ -118,19 +120,18 @@ class Ablated(Recap):
         self,
         variant: Variant,
         memory: TokenMemory,
-        contextual: RequestMemory,
         cost: StepCost,
         settings: Settings,
         stops: Collection[int],
     ) -> None:
-        """`memory` and `contextual` are there for the next request too, as far as the variant lets them."""
+        """`memory` is there for the next request too, as far as the variant lets it."""
         if 1 in variant.local:
             memory.rows.clear()
         super().__init__(memory, cost, settings, stops)
         if not variant.local:
-            self.request_memory = contextual
+            self.longer = memory
         self.weigh = only(self.weigh, variant.orders)
-        self.seeded = variant.seeded
+        self.variant = variant
         self.nodes: list[int] = []
 
     def draft(self, context: Context, max_depth: int) -> CandidateTree:
@@ -139,8 +140,15 @@ class Ablated(Recap):
         return tree
 
     def seed(self, prefill: Prefill, reading: Reading) -> None:
-        if self.seeded:
+        if self.variant.seeded:
             super().seed(prefill, reading)
+
+    def remember(self, context: Context, record: Record) -> None:
+        if not self.variant.blended:
+            return super().remember(context, record)
+        tables: tuple[Any, ...] = self.token_memory.rows, self.longer.pairs, self.longer.triples
+        for table, key in zip(tables, (context[2], context[1:], context), strict=True):
+            table[key] = blend(table[key], record) if key in table else record
 
 
 def only(weigh: Weigh, orders: Collection[int]) -> Weigh:
@@ -187,23 +195,18 @@ def variant_lane(plan: Plan, variant: Variant) -> Lane:
     """A lane that keeps `nodes`, the sizes of its trees. The time for reading the prompt counts where it is used."""
     settings = replace(plan.settings, **variant.settings)
     cost = plan.engine.step_cost if settings.budget == "auto" else StepCost.free(settings.budget)
-    memory, contextual = TokenMemory(), RequestMemory()
-
-    def forget() -> None:
-        memory.clear()
-        contextual.pairs.clear()
-        contextual.triples.clear()
+    memory = TokenMemory()
 
     def run(request: Request, _: list[int]) -> Run:
         if variant.cold:
-            forget()
+            memory.clear()
         stops = plan.engine.target.stop_tokens
-        decoder = Ablated(variant, memory, contextual, cost, settings, stops)
+        decoder = Ablated(variant, memory, cost, settings, stops)
         trace = _finished(plan, decoder, request, settings)
         decode_s = trace.decode_s + (trace.seed_s if variant.seeded else 0.0)
         return Run(trace.tokens, trace.n_steps, trace.prefill_s, decode_s, {"nodes": decoder.nodes})
 
-    return Lane(run, forget)
+    return Lane(run, memory.clear)
 
 
 def keys_lane(plan: Plan) -> Lane:

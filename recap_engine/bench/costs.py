@@ -154,7 +154,7 @@ def growth(engine: Engine, request: Request, lane: str) -> float:
     Raises RecapError if the model has no room for so long an answer.
     """
     endless = Engine(Endless(engine.target.model, engine.target.family), engine.processor, engine.model_name)
-    endless.step_cost = engine.step_cost
+    endless.step_cost, endless.target.threads = engine.step_cost, engine.target.threads
     settings = Settings(max_new_tokens=LATE + AROUND, budget=NODES, floor=0.0, record=False)
     of_lane, of_ar = (_growth(endless.answer(request, name, settings)) for name in (lane, "ar"))
     return of_lane / of_ar

@@ -19,6 +19,7 @@ COLOURS = {
     "tr-best": "#E8925A",
     "tr-same": "#F0BE9C",
     "recap": "#0072B2",
+    "recap+": "#56B4E9",
     "oracle": "#000000",
 }
 OTHERS = "#44AA99"

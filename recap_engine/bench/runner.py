@@ -61,7 +61,7 @@ class Runner:
                 right = case.answer.strip().casefold() in text.casefold()
             for name, run in runs.items():
                 counts = len(run.tokens), run.steps, run.prefill_s, run.decode_s
-                difference = self._difference(request, reference, run.tokens)
+                difference = self.difference(request, reference, run.tokens)
                 measured.append(
                     Measurement(case.suite, case.name, turn, name, *counts, *difference, right, run.details)
                 )
@@ -91,7 +91,7 @@ class Runner:
         return str(tokenizer.decode(tokens, skip_special_tokens=True)) if tokenizer else ""
 
     @torch.inference_mode()
-    def _difference(self, request: Request, reference: list[int], tokens: list[int]) -> tuple[int | None, float | None]:
+    def difference(self, request: Request, reference: list[int], tokens: list[int]) -> tuple[int | None, float | None]:
         """Where an answer first leaves the reference, and the target's logit gap of its two best tokens there."""
         if tokens == reference:
             return None, None
