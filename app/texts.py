@@ -144,7 +144,7 @@ BENCH = (
 )
 BEFORE_FIRST_BENCH = """
 <div class="empty">
-<p><b>Nothing measured yet.</b> One picture of each suite takes about a minute on a laptop. Then you will see here:</p>
+<p><b>Nothing measured yet.</b> Two pictures of each suite take a few minutes on a laptop. Then you will see here:</p>
 <ol>
 <li><b>A table</b> – each lane’s speed over plain decoding with its interval, mean accepted tokens per step, and whether
 its answers were the very same.</li>

@@ -35,10 +35,18 @@ def engine(monkeypatch):
     return engine
 
 
+def upload(page, file):
+    with page.expect_file_chooser() as chooser:
+        page.click("#bench-open")
+    chooser.value.set_files(file)
+
+
 def test_a_run_is_shown_saved_and_opened_again(engine, tmp_path):
     with served(build_page(Serving(engine))) as url, visit(url) as page:
         page.get_by_role("tab", name="Benchmark").click()
         assert "Nothing measured yet" in page.inner_text("#tabs")
+        for suite in FAMILIES[1:]:
+            page.locator("#bench-suites label", has_text=suite).click()
         page.fill("#bench-limit input[type=number]", "8")
         page.keyboard.press("Tab")
         page.click("#bench-run")
@@ -51,18 +59,18 @@ def test_a_run_is_shown_saved_and_opened_again(engine, tmp_path):
         saved = tmp_path / "run.json"
         download.value.save_as(saved)
         setting, measurements = unpack(saved)
-        assert {m.suite for m in measurements} == set(FAMILIES) and setting.step_cost == [0.01, 0.012, 0.013]
+        assert {m.suite for m in measurements} == {FAMILIES[0]} and setting.step_cost == [0.01, 0.012, 0.013]
 
     with served(build_page(Serving(engine))) as url, visit(url, width=390) as page:
         page.get_by_role("tab", name="Benchmark").click()
-        page.set_input_files("#bench-open input[type=file]", saved)
+        upload(page, saved)
         page.wait_for_selector("#bench-lanes .js-plotly-plot")
         assert "Opened a run of tiny llama, on cpu in float32" in page.inner_text("#bench-told")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         evil = json.loads(saved.read_text())
         evil["measurements"][0]["suite"] = "<img src=x onerror=alert(1)>"
         saved.write_text(json.dumps(evil))
-        page.set_input_files("#bench-open input[type=file]", saved)
+        upload(page, saved)
         page.wait_for_selector("#bench-told .notice.bad")
         assert page.inner_text("#bench-told").startswith("This is not a run of the bench")
 

@@ -12,7 +12,7 @@ from recap_engine.bench.report import CELLS, Table, by_suite, overview, sentence
 from recap_engine.bench.results import Measurement, Setting
 
 COLOURS = {
-    "generate": "#404040",
+    "generate": "#B0B0B0",
     "prompt-lookup": "#AA4499",
     "ar": "#7F7F7F",
     "tr": "#D55E00",
@@ -20,7 +20,7 @@ COLOURS = {
     "tr-same": "#F0BE9C",
     "recap": "#0072B2",
     "recap+": "#56B4E9",
-    "oracle": "#000000",
+    "oracle": "#117733",
 }
 OTHERS = "#44AA99"
 STYLE = """
