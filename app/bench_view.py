@@ -18,7 +18,7 @@ from app.cards import heading, notice
 from app.figures.base import CLEAR, GRID, SANS
 from app.lanes import StopFlag
 from app.marks import NEUTRAL
-from app.serving import Serving
+from app.running import Running
 from app.wiring import ON_THE_MODEL, QUIET, Update, sentence
 from recap_engine.bench import html
 from recap_engine.bench.ratios import rows
@@ -161,8 +161,13 @@ def progress_words(done: int, total: int, left_s: float) -> str:
 # ---- events ----------------------------------------------------------------------------------------------------
 
 
-def wire_bench(tab: BenchTab, serving: Serving) -> None:
+def wire_bench(tab: BenchTab, running: Running) -> None:
     """A run has the model to itself, in the queue that all runs wait in; Stop ends it after the lane at hand."""
+
+    def engine_here() -> Engine:
+        if running.forked:
+            raise RecapError(texts.BENCH_NOT_HERE)
+        return running.serving.engine()
 
     def run(
         suites: Sequence[str], lanes: Sequence[str], cases: float, limit: float, flag: StopFlag
@@ -173,7 +178,7 @@ def wire_bench(tab: BenchTab, serving: Serving) -> None:
             if not suites:
                 raise RecapError(texts.NO_SUITES)
             yield {tab.told: notice(texts.BENCH_BEGINS)}
-            session = begin(serving.engine(), suites, lanes, int(cases), int(limit), flag)
+            session = begin(engine_here(), suites, lanes, int(cases), int(limit), flag)
             for progress in session.run():
                 yield {tab.told: progress_words(progress.done, progress.total, progress.left_s)}
             if not session.measurements:
@@ -188,7 +193,7 @@ def wire_bench(tab: BenchTab, serving: Serving) -> None:
     def measure() -> Iterator[Update]:
         try:
             yield {tab.told: notice(texts.MEASURING_COST)}
-            yield {tab.cost: cost_update(serving.engine().step_cost.seconds), tab.told: notice(texts.COST_DONE, "good")}
+            yield {tab.cost: cost_update(engine_here().step_cost.seconds), tab.told: notice(texts.COST_DONE, "good")}
         except Exception as error:
             yield {tab.told: notice(sentence(error), "bad")}
 

@@ -158,6 +158,10 @@ BENCH_BEGINS = "Measuring the step cost, warming every lane up and fitting budge
 BENCH_DONE = "Measured. Intervals are wide after few questions; more pictures make them narrow."
 BENCH_PARTLY = "Stopped; what was measured until then is shown."
 BENCH_STOPPED = "Stopped before the first question was through, so there is nothing to show."
+BENCH_NOT_HERE = (
+    "This page borrows its GPU for seconds at a time, which is too short to measure fairly; run python -m "
+    "recap_engine.bench on a machine of your own, and open its run.json here."
+)
 NO_SUITES = "Choose at least one suite."
 MEASURING_COST = "Measuring what a step costs on this machine (once; it takes a second or two) …"
 COST_DONE = "Every tree’s budget is weighed against this curve: a further node must be worth the time it costs."
