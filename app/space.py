@@ -22,7 +22,7 @@ SPACE_PORT = 7860  # where a Space is looked for
 EVERYWHERE = "0.0.0.0"
 THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 LARGEST_UPLOAD = "50mb"
-MOST_VISITORS = 200  # whose latest run is kept; whoever came longest ago starts anew
+MOST_VISITORS = 60  # whose page and latest run are kept, a megabyte or so each; whoever came longest ago starts anew
 
 
 class Choice(Enum):
