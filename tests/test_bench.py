@@ -80,7 +80,11 @@ def test_a_run_measures_every_lane_on_every_turn_and_all_give_the_ids_of_generat
     others = 7 * (len(LANES) - 1)
     assert f"identical to generate: {others} of {others} runs" in (run.folder.path / "table.md").read_text()
     page = (run.folder.path / "report.html").read_text()
-    assert "Plotly.newPlot" in page and "<script src" not in page and f"identical to generate: {others} of {others}" in page
+    assert (
+        "Plotly.newPlot" in page
+        and "<script src" not in page
+        and f"identical to generate: {others} of {others}" in page
+    )
 
 
 def test_no_lane_needs_fewer_steps_than_the_oracle(engine):

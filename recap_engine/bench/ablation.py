@@ -167,7 +167,8 @@ class Keyed(Recap):
     def __init__(self, kept: dict[str, dict[Context, Record]], *more: Any) -> None:
         """`kept` holds what the persistent keys remember, for the next request too; `more`: see `Recap`."""
         super().__init__(*more)
-        self.stores = {f"{order} local": {} for order in ORDERS} | kept
+        local: dict[str, dict[Context, Record]] = {f"{order} local": {} for order in ORDERS}
+        self.stores = local | kept
         self.found: list[dict[str, bool]] = []  # per token after the first: is what a key recalls right?
 
     def remember(self, context: Context, record: Record) -> None:

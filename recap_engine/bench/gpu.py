@@ -12,7 +12,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -65,7 +65,7 @@ class Shape(NamedTuple):
 class Scale(NamedTuple):
     """How much is measured."""
 
-    shapes: dict[str, tuple[Callable[[Shape], PreTrainedModel], Shape]]
+    shapes: Mapping[str, tuple[Callable[[Shape], PreTrainedModel], Shape]]
     nodes: Sequence[int]
     context: int  # committed tokens before a timed pass
     repeats: int
@@ -88,7 +88,12 @@ def qwen(shape: Shape) -> PreTrainedModel:
     }
     image, start, end, video = range(shape.vocabulary - SPECIAL, shape.vocabulary)
     vision = {"out_hidden_size": shape.width, **shape.vision}
-    ids = {"image_token_id": image, "vision_start_token_id": start, "vision_end_token_id": end, "video_token_id": video}
+    ids: dict[str, Any] = {
+        "image_token_id": image,
+        "vision_start_token_id": start,
+        "vision_end_token_id": end,
+        "video_token_id": video,
+    }
     return Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(text_config=text, vision_config=vision, **ids))
 
 
@@ -98,7 +103,7 @@ def llava(shape: Shape) -> PreTrainedModel:
     vision = {"model_type": "clip_vision_model", **shape.vision}
     image = shape.vocabulary - SPECIAL
     return LlavaNextForConditionalGeneration(
-        LlavaNextConfig(text_config=text, vision_config=vision, image_token_id=image)
+        LlavaNextConfig(text_config=text, vision_config=vision, image_token_index=image)
     )
 
 

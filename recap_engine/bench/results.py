@@ -148,8 +148,8 @@ def _check(setting: Setting, measurements: Sequence[Measurement]) -> None:
     def plain(*texts: object) -> bool:
         return all(isinstance(text, str) and len(text) <= LONGEST and not set(text) & set("<>&") for text in texts)
 
-    def seconds(*values: object) -> bool:
-        return all(type(value) in (int, float) and math.isfinite(value) and value >= 0 for value in values)  # type: ignore[arg-type]
+    def seconds(*values: Any) -> bool:
+        return all(type(value) in (int, float) and math.isfinite(value) and value >= 0 for value in values)
 
     check(isinstance(setting.options, dict), isinstance(setting.machine, dict), isinstance(setting.lanes, dict))
     check(all(isinstance(note, str) for note in setting.notes), seconds(*setting.step_cost, *setting.budgets.values()))
