@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 SIZES = (0, 1, 2, 4, 8, 16, 24, 32, 48, 64)  # nodes; costs between them are interpolated
 CONTEXT = 128  # committed tokens during the measurement
 SECONDS = 2.0  # the measurement stops repeating after this long
-REPEATS = 9
+REPEATS = 15
 NODE_OVERHEAD_S = 12e-6  # drafting, walking and remembering one node, in Python on one core
 
 
@@ -52,13 +53,17 @@ class StepCost:
 
     @classmethod
     def from_samples(cls, samples: dict[int, list[float]]) -> "StepCost":
-        """The quickest of each size, as other work on the machine only ever adds, made non-decreasing and interpolated.
+        """From aligned samples: each size's r-th was taken in round r. Made non-decreasing and interpolated.
 
-        The Python work per node is added.
+        What counts is how much longer a pass with nodes takes than one without. Other work on the machine slows whole
+        rounds, so the median of the rounds' ratios to their own pass without nodes is steadier than any time. The
+        Python work per node is added.
         """
+        alone = samples[0]
         points: list[tuple[int, float]] = []
         for size in sorted(samples):
-            points.append((size, max(min(samples[size]), points[-1][1] if points else 0.0)))
+            ratio = median(one / other for one, other in zip(samples[size], alone, strict=True))
+            points.append((size, max(ratio * median(alone), points[-1][1] if points else 0.0)))
         seconds = [points[0][1]]
         for (left, low), (right, high) in pairwise(points):
             slope = (high - low) / (right - left) + NODE_OVERHEAD_S

@@ -18,7 +18,7 @@ from recap_engine.tree import ROOT, CandidateTree, Proposal
 NODES = 8  # of the pass that is timed
 REPEATS = 5
 LARGE = 500_000_000  # parameters from which a model's operations are large enough to gain from every thread
-WORTH = 0.9  # more threads are taken if they bring a pass under this share of its time
+WORTH = 0.8  # more threads are taken if they bring a pass under this share of its time
 
 
 def fit(target: Target) -> int | None:

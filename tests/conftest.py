@@ -2,5 +2,5 @@
 
 import os
 
-# One thread for tiny models: more gain nothing and, where other work runs, wait for each other; see recap_engine.threads.
+# Tiny models gain nothing from more threads, which wait for each other where other work runs; see recap_engine.threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -7,7 +7,7 @@ from recap_engine.stepcost import NODE_OVERHEAD_S, SIZES, StepCost
 
 
 def test_samples_become_a_rising_interpolated_curve():
-    cost = StepCost.from_samples({0: [1.0, 9.0, 1.0], 2: [0.5], 4: [3.0, 3.0]})
+    cost = StepCost.from_samples({0: [1.0, 9.0, 1.0], 2: [0.5, 8.0, 0.5], 4: [3.0, 27.0, 4.0]})  # the second was slow
     assert cost.most_nodes == 4
     assert cost.seconds == pytest.approx((1.0, 1.0, 1.0, 2.0, 3.0), abs=5 * NODE_OVERHEAD_S)
     assert list(cost.seconds) == sorted(cost.seconds)

@@ -11,10 +11,10 @@ from recap_engine.settings import Settings
 @pytest.mark.parametrize(
     ("seconds", "chosen"),
     [
-        ({1: 7.0, 2: 6.5}, 1),  # gains too little
+        ({1: 7.0, 2: 6.0}, 1),  # gains too little
         ({1: 7.0, 2: 5.0}, 2),
         ({1: 7.0, 2: 28.0}, 1),  # a busy machine
-        ({1: 8.0, 2: 5.0, 4: 4.8, 6: 4.0}, 6),
+        ({1: 8.0, 2: 5.0, 4: 4.8, 6: 3.9}, 6),
         ({1: 8.0, 2: 7.9, 4: 4.0}, 4),
     ],
 )
