@@ -7,10 +7,28 @@ browser, which has drawn them; see `inspector.js`.
 from __future__ import annotations
 
 from base64 import b64encode
+from html import escape
 
 import pandas as pd
 
 FORMATS = {"png": "PNG", "svg": "SVG", "html": "HTML"}
+
+
+def html_table(table: pd.DataFrame, what: str) -> str:
+    """The table as HTML, its first column as heads; a narrow page scrolls it. Rows can be chosen: see `inspector.js`.
+
+    Plain, as gradio's own table draws no rows where it was hidden when they came.
+    """
+    heads = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in table.columns)
+    lines = (
+        f'<tr data-row="{row}" tabindex="0"><th scope="row">{escape(str(head))}</th>'
+        f"{''.join(f'<td>{escape(str(cell))}</td>' for cell in cells)}</tr>"
+        for row, (head, *cells) in enumerate(table.itertuples(index=False))
+    )
+    return (
+        f'<div class="rows" tabindex="0" role="region" aria-label="{escape(what)}"><table>'
+        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )
 
 
 def table_links(table: pd.DataFrame, name: str, what: str) -> str:

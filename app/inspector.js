@@ -11,6 +11,8 @@ const plotOf = (id) => find(`#${CSS.escape(id)} .js-plotly-plot`);
 document.addEventListener("click", (event) => {
   const token = event.target.closest("#strip [data-step]");
   if (token) trigger("pick", { lane: token.dataset.lane, step: Number(token.dataset.step) });
+  const row = event.target.closest("#nodes [data-row]");
+  if (row) trigger("choose", { node: Number(row.dataset.row) });
   const zoom = event.target.closest("[data-zoom]");
   if (zoom) zoomTree(plotOf(zoom.dataset.figure), zoom.dataset.zoom);
   const save = event.target.closest("[data-save]");
@@ -19,6 +21,7 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && event.target.matches("#nodes [data-row]")) event.target.click();
   const button = { ArrowLeft: "#previous", ArrowRight: "#next" }[event.key];
   if (!button || event.altKey || event.ctrlKey || event.metaKey) return;
   const steps = event.target.closest("#steps-area");

@@ -15,7 +15,7 @@ import plotly
 
 from app import texts
 from app.cards import heading, notice
-from app.exports import figure_tools, table_links
+from app.exports import figure_tools, html_table, table_links
 from app.figures import (
     acceptance_figure,
     accepted_figure,
@@ -28,7 +28,7 @@ from app.figures import (
     split_figure,
 )
 from app.figures.memories import acceptance_table
-from app.inspector import NODE_COLUMNS, inspectable, legend, telling_step, view_step
+from app.inspector import inspectable, legend, telling_step, view_step
 from app.marks import LANES
 from app.race import race_board, steps_table
 from app.running import Running
@@ -63,7 +63,7 @@ class StepsTab:
     tree: gr.Plot
     node: gr.Dropdown
     why: gr.HTML
-    nodes: gr.Dataframe
+    nodes: gr.HTML
     save: gr.HTML
 
     @property
@@ -190,9 +190,7 @@ def _lay_out_steps() -> StepsTab:
         node = gr.Dropdown([], label="Candidate", elem_id="node", filterable=True)
         why = gr.HTML(elem_id="why")
         with gr.Accordion("The nodes of this step as a table", open=False):
-            nodes = gr.Dataframe(
-                headers=NODE_COLUMNS, show_label=False, interactive=False, max_height=360, elem_id="nodes"
-            )
+            nodes = gr.HTML(elem_id="nodes")
             save = gr.HTML(elem_id="nodes-save")
     return StepsTab(
         *(nothing, area, aligned, strip, lane, step, previous, play, following, playing, clock, facts, tree, node),
@@ -277,7 +275,8 @@ def _step_views(trace: RequestTrace, lane: str, at: int) -> Sequence[Any]:
     view = view_step(trace, lane, at - 1)
     why = why_of(trace, lane, at - 1, view.node)
     save = table_links(view.nodes, f"recap-nodes-{lane}-step-{at}", "the nodes of this step")
-    return [at, view.facts, view.tree, gr.update(choices=view.choices, value=view.node), why, view.nodes, save]
+    nodes = html_table(view.nodes, "The nodes of this step")
+    return [at, view.facts, view.tree, gr.update(choices=view.choices, value=view.node), why, nodes, save]
 
 
 def _strip(trace: RequestTrace, lane: str, at: int, aligned: bool) -> str:
@@ -349,9 +348,6 @@ def _wire_steps(steps: StepsTab, script: gr.HTML, visit: Visit) -> None:
     def choose_point(trace: RequestTrace, lane: str, step: float, event: gr.EventData) -> Update:
         return choose_node(trace, lane, step, int(event.node))
 
-    def choose_row(trace: RequestTrace, lane: str, step: float, event: gr.SelectData) -> Update:
-        return choose_node(trace, lane, step, int(event.row_value[0]))
-
     def toggle(trace: RequestTrace, lane: str, step: float, playing: bool) -> Update:
         if playing or not known(trace, lane):
             return _stopped(steps)
@@ -373,7 +369,6 @@ def _wire_steps(steps: StepsTab, script: gr.HTML, visit: Visit) -> None:
     steps.play.click(toggle, [*given, steps.playing], [*control, *steps.views], **QUIET)
     steps.clock.tick(tick, given, [*control, *steps.views], trigger_mode="once", **QUIET)
     steps.node.input(choose_node, [*given, steps.node], [steps.node, steps.why], **QUIET)
-    steps.nodes.select(choose_row, given, [steps.node, steps.why], **QUIET)
     script.choose(choose_point, given, [steps.node, steps.why], **QUIET)
     script.pick(open_token, given[:2], [steps.lane, *steps.views], **QUIET)
 

@@ -152,7 +152,7 @@ def model_table(rows: list[list[str]]) -> str:
     lines = (f'<th scope="row">{row[0]}</th>' + "".join(f"<td>{cell}</td>" for cell in row[1:]) for row in rows)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return (
-        '<div class="models" tabindex="0" role="region" aria-label="Known models"><table>'
+        '<div class="rows" tabindex="0" role="region" aria-label="Known models"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
+from app import texts
 from app.wiring import sentence
 from recap_engine.errors import RecapError
 
@@ -100,7 +101,7 @@ class Serving:
         with self._changed:
             self._changed.wait_for(lambda: self._engine is not None or self._job is None)
             if self._engine is None:
-                raise self._problem or NoModelError("There is no model yet.")
+                raise self._problem or NoModelError(texts.NO_MODEL)
             return self._engine
 
     def load(self, wish: Wish) -> None:

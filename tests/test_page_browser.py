@@ -52,7 +52,10 @@ def test_a_question_about_an_example_gives_three_equal_answers_and_a_tree(addres
 
         page.wait_for_selector("#tree .js-plotly-plot .point")
         page.get_by_role("button", name="The nodes of this step as a table").click()
-        page.locator("#nodes tbody tr:visible").first.wait_for()
+        row = page.locator("#nodes tbody tr").last
+        row.wait_for()
+        row.click()
+        page.wait_for_selector(f'#why [data-node="{row.get_attribute("data-row")}"]')
         facts = page.inner_text("#facts")
         page.click("#next" if " step 1 of" in facts else "#previous")
         page.wait_for_function("before => document.querySelector('#facts').innerText !== before", arg=facts)
