@@ -125,6 +125,11 @@ def on_page(figure: go.Figure) -> go.Figure:
     return figure.update_yaxes(fixedrange=True, automargin=True, gridcolor=GRID, zeroline=False)
 
 
+def revealed(tab: BenchTab) -> Update:
+    """The result's place, to be shown before it is filled: a figure that comes while it is hidden may not be drawn."""
+    return {tab.empty: gr.update(visible=False), tab.result: gr.update(visible=True)}
+
+
 def shown(tab: BenchTab, setting: Setting, measurements: Sequence[Measurement], folder: Path) -> Update:
     """A run's tables, figures and files; the files are written into `folder`."""
     found = rows(measurements)
@@ -132,8 +137,6 @@ def shown(tab: BenchTab, setting: Setting, measurements: Sequence[Measurement], 
     lines = "".join(f"<li>{escape(line)}</li>" for line in sentences(setting, measurements))
     write(Folder(folder), setting, measurements)
     return {
-        tab.empty: gr.update(visible=False),
-        tab.result: gr.update(visible=True),
         tab.table: frame(overview(found)),
         tab.suites_table: frame(by_suite(found)),
         tab.sentences: f'<ul class="facts">{lines}</ul>',
@@ -183,6 +186,7 @@ def wire_bench(tab: BenchTab, running: Running) -> None:
                 yield {tab.told: progress_words(progress.done, progress.total, progress.left_s)}
             if not session.measurements:
                 raise RecapError(texts.BENCH_STOPPED)
+            yield revealed(tab)
             with tempfile.TemporaryDirectory() as folder:  # gradio copies the files out of it before this resumes
                 yield shown(tab, session.setting, session.measurements, Path(folder))
             told = notice(texts.BENCH_PARTLY if flag.pressed else texts.BENCH_DONE, "info" if flag.pressed else "good")
@@ -200,6 +204,7 @@ def wire_bench(tab: BenchTab, running: Running) -> None:
     def open_run(path: str) -> Iterator[Update]:
         try:
             setting, measurements = unpack(Path(path))
+            yield revealed(tab)
             with tempfile.TemporaryDirectory() as folder:
                 yield shown(tab, setting, measurements, Path(folder)) | {
                     tab.told: notice(opened_words(setting), "good")

@@ -142,7 +142,7 @@ def test_a_node_is_explained_from_the_tree_the_list_and_the_table(address):
         assert "Why not" in page.inner_text("#why")
 
         page.get_by_role("button", name="The nodes of this step as a table").click()
-        page.click("[data-testid=cell-1-2]")
+        page.click("#nodes tr[data-row='1']")
         page.wait_node(1)
 
 

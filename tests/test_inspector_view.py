@@ -76,7 +76,6 @@ def test_play_starts_over_at_the_end_moves_on_and_stops_by_itself(page, trace):
 def test_choosing_a_node_explains_it(page, trace):
     for name, event in (
         ("choose_point", Event(node=5)),
-        ("choose_row", Event(row_value=["5", "x"])),
         ("choose_node", 5),
     ):
         shown = call(page, name, trace, "recap", 2, event)
