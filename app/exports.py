@@ -7,6 +7,7 @@ browser, which has drawn them; see `inspector.js`.
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterable, Sequence
 from html import escape
 
 import pandas as pd
@@ -14,16 +15,17 @@ import pandas as pd
 FORMATS = {"png": "PNG", "svg": "SVG", "html": "HTML"}
 
 
-def html_table(table: pd.DataFrame, what: str) -> str:
-    """The table as HTML, its first column as heads; a narrow page scrolls it. Rows can be chosen: see `inspector.js`.
+def html_table(columns: Iterable[str], rows: Iterable[Sequence[object]], what: str, choose: bool = False) -> str:
+    """A table as HTML, the first cell of a row as its head; a narrow page scrolls it. `what` is for screen readers.
 
-    Plain, as gradio's own table draws no rows where it was hidden when they came.
+    Plain, as gradio's own table draws no rows where it was hidden when they came. With `choose` a row can be chosen:
+    see `inspector.js`.
     """
-    heads = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in table.columns)
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     lines = (
-        f'<tr data-row="{row}" tabindex="0"><th scope="row">{escape(str(head))}</th>'
+        (f'<tr data-row="{number}" tabindex="0">' if choose else "<tr>") + f'<th scope="row">{escape(str(head))}</th>'
         f"{''.join(f'<td>{escape(str(cell))}</td>' for cell in cells)}</tr>"
-        for row, (head, *cells) in enumerate(table.itertuples(index=False))
+        for number, (head, *cells) in enumerate(rows)
     )
     return (
         f'<div class="rows" tabindex="0" role="region" aria-label="{escape(what)}"><table>'

@@ -28,7 +28,7 @@ from app.figures import (
     split_figure,
 )
 from app.figures.memories import acceptance_table
-from app.inspector import inspectable, legend, telling_step, view_step
+from app.inspector import NODE_COLUMNS, inspectable, legend, telling_step, view_step
 from app.marks import LANES
 from app.race import race_board, steps_table
 from app.running import Running
@@ -275,7 +275,7 @@ def _step_views(trace: RequestTrace, lane: str, at: int) -> Sequence[Any]:
     view = view_step(trace, lane, at - 1)
     why = why_of(trace, lane, at - 1, view.node)
     save = table_links(view.nodes, f"recap-nodes-{lane}-step-{at}", "the nodes of this step")
-    nodes = html_table(view.nodes, "The nodes of this step")
+    nodes = html_table(NODE_COLUMNS, view.nodes.itertuples(index=False), "The nodes of this step", choose=True)
     return [at, view.facts, view.tree, gr.update(choices=view.choices, value=view.node), why, nodes, save]
 
 

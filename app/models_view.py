@@ -15,6 +15,7 @@ import gradio as gr
 
 from app import texts
 from app.cards import heading, masthead, notice
+from app.exports import html_table
 from app.serving import Job, NoModelError, Serving, Status, Wish
 from app.space import Choice
 from app.wiring import QUIET, Update, sentence
@@ -147,14 +148,7 @@ def model_rows(device: str = "auto", dtype: str = "auto") -> list[list[str]]:
 
 
 def model_table(rows: list[list[str]]) -> str:
-    """The rows as HTML; a narrow page scrolls them sideways."""
-    head = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
-    lines = (f'<th scope="row">{row[0]}</th>' + "".join(f"<td>{cell}</td>" for cell in row[1:]) for row in rows)
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return (
-        '<div class="rows" tabindex="0" role="region" aria-label="Known models"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    return html_table(COLUMNS, rows, "Known models")
 
 
 def gigabytes(size: float) -> str:
