@@ -94,7 +94,7 @@ class Target:
         self.device = entry_device(model)
         self.head = model.get_output_embeddings()
         text = model.config.get_text_config()
-        self.vocabulary: int = self.head.weight.shape[0]
+        self.vocabulary: int = self.head.out_features
         self.max_position: int = getattr(text, "max_position_embeddings", NO_LIMIT)
         self.windows = attention_windows(text)
         self.step_cost: StepCost | None = None  # measured when it is first asked for; see `Engine.step_cost`

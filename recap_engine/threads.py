@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import torch
 
+from recap_engine.models.packing import count_weights
 from recap_engine.stepcost import comb
 from recap_engine.target import Reads, Target
 
@@ -24,7 +25,7 @@ WORTH = 0.8  # more threads are taken if they bring a pass under this share of i
 def fit(target: Target) -> int | None:
     """The number of threads, or None to leave it as it is: not a CPU, a large model, or OMP_NUM_THREADS is set."""
     most = torch.get_num_threads()
-    large = target.model.num_parameters() > LARGE
+    large = count_weights(target.model) > LARGE
     if target.device.type != "cpu" or large or most == 1 or "OMP_NUM_THREADS" in os.environ:
         return None
     pass_s = _a_pass(target)

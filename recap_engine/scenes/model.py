@@ -143,6 +143,11 @@ def build_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3VLForConditionalGene
 
 
 def save(folder: Path, model: Qwen3VLForConditionalGeneration, processor: Qwen3VLProcessor) -> None:
-    """Write the model with safetensors shards below 10 MB, and its processor, in the stock layout."""
+    """Write the model with safetensors shards below 10 MB, and its processor, in the stock layout.
+
+    Its weights, which stay float32, are rounded to half-precision numbers first, so that a CPU can pack them.
+    """
+    for weight in model.parameters():
+        weight.data = weight.data.half().float()
     model.save_pretrained(folder, max_shard_size="9MB")
     processor.save_pretrained(folder)
