@@ -31,6 +31,7 @@ from recap_engine.settings import Settings
 if TYPE_CHECKING:
     from recap_engine.bench.session import Session
     from recap_engine.engine import Engine
+    from recap_engine.stepcost import StepCost
 
 LANES = list(html.COLOURS)
 USUAL = ["generate", "prompt-lookup", "ar", "tr", "recap", "recap+", "oracle"]
@@ -142,12 +143,12 @@ def shown(tab: BenchTab, setting: Setting, measurements: Sequence[Measurement], 
         tab.sentences: f'<ul class="facts">{lines}</ul>',
         **dict(zip(tab.figures, map(on_page, drawn), strict=True)),
         **{file: str(folder / name) for file, name in zip(tab.files, FILES, strict=True)},
-        tab.cost: cost_update(setting.step_cost),
+        tab.cost: cost_update(setting.cost),
     }
 
 
-def cost_update(curve: Sequence[float]) -> Any:
-    return gr.update(value=on_page(html.cost_figure(curve)), visible=True) if curve else gr.update(visible=False)
+def cost_update(cost: StepCost | None) -> Any:
+    return gr.update(value=on_page(html.cost_figure(cost)), visible=True) if cost else gr.update(visible=False)
 
 
 def frame(table: Table) -> pd.DataFrame:
@@ -197,7 +198,7 @@ def wire_bench(tab: BenchTab, running: Running) -> None:
     def measure() -> Iterator[Update]:
         try:
             yield {tab.told: notice(texts.MEASURING_COST)}
-            yield {tab.cost: cost_update(engine_here().step_cost.seconds), tab.told: notice(texts.COST_DONE, "good")}
+            yield {tab.cost: cost_update(engine_here().step_cost), tab.told: notice(texts.COST_DONE, "good")}
         except Exception as error:
             yield {tab.told: notice(sentence(error), "bad")}
 

@@ -97,6 +97,12 @@ class Engine:
     def step_cost(self, cost: StepCost) -> None:
         self.target.step_cost = cost
 
+    def cost_for(self, request: Request, settings: Settings) -> StepCost:
+        """What steps of this request cost: at the context that it has when half of its longest answer is said."""
+        if settings.budget != "auto":
+            return StepCost.free(settings.budget)
+        return self.step_cost.at(request.prompt_tokens + settings.max_new_tokens // 2)
+
     @property
     def measured_cost(self) -> StepCost | None:
         """The step cost, if it was measured already."""
@@ -253,8 +259,8 @@ class Engine:
         if lane == "tr":
             return TokenRecycling(self.memories["tr"], settings, stops, request.image_sha)
         if lane in ("recap", "recap+"):
-            cost = self.step_cost if settings.budget == "auto" else StepCost.free(settings.budget)
             method = Recap if lane == "recap" else RecapPlus
+            cost = self.cost_for(request, settings)
             return method(self.memories[lane], cost, settings, stops, request.image_sha)
         raise RecapError(f"There is no lane {lane!r}; there are {', '.join(ALL_LANES)}.")
 

@@ -1,18 +1,18 @@
 """What a pass over n nodes costs, and so how large a candidate tree pays.
 
 A pass is not free: on two CPU cores 80 nodes can take three times as long as one token, on a large GPU hardly longer.
-The curve is measured once per loaded model (its device and dtype included), and `tree.grow` weighs it against the
-candidates' own path probabilities.
+Attention makes it dearer as the context grows, for a large tree more so than for one token. The curve is measured once
+per loaded model (its device and dtype included), with a short context and with a long one, and `tree.grow` weighs it
+against the candidates' own path probabilities.
 """
 
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 
 from recap_engine.tree import CandidateTree, Proposal
 
@@ -20,17 +20,22 @@ if TYPE_CHECKING:
     from recap_engine.target import Target
 
 SIZES = (0, 1, 2, 4, 8, 16, 24, 32, 48, 64)  # nodes; costs between them are interpolated
-CONTEXT = 128  # committed tokens during the measurement
+CONTEXT = 128  # committed tokens of the short context
+LONG = 1024  # of the long one, if the model has so many positions
+LONG_SIZES = (0, 16, 64)  # what attention adds is nearly a straight line
 SECONDS = 2.0  # the measurement stops repeating after this long
 REPEATS = 15
 NODE_OVERHEAD_S = 12e-6  # drafting, walking and remembering one node, in Python on one core
+
+Samples = dict[int, list[float]]  # by nodes, seconds of a pass; every list's r-th was taken in round r
 
 
 @dataclass(frozen=True)
 class StepCost:
     """Seconds of a step over the root and n nodes, never falling with n."""
 
-    seconds: tuple[float, ...]  # [most_nodes + 1]
+    seconds: tuple[float, ...]  # [most_nodes + 1], with CONTEXT committed tokens
+    per_token: tuple[float, ...] = ()  # [most_nodes + 1], what each further one adds; empty if it was not measured
 
     @property
     def most_nodes(self) -> int:
@@ -46,51 +51,83 @@ class StepCost:
         costs, end = self.seconds, len(self.seconds)
         return tuple(min((costs[m] - costs[n]) / (m - n) for m in range(n + 1, end)) for n in range(end - 1))
 
+    def at(self, context: int) -> "StepCost":
+        """The cost with `context` committed tokens: on the line through both measured lengths, at least that of CONTEXT."""
+        further = context - CONTEXT
+        if further <= 0 or not self.per_token:
+            return self
+        return StepCost(tuple(s + further * more for s, more in zip(self.seconds, self.per_token, strict=True)))
+
     @classmethod
     def free(cls, nodes: int) -> "StepCost":
         """As if up to `nodes` nodes cost nothing and more were impossible: a fixed budget."""
         return cls((1.0,) * (nodes + 1))
 
     @classmethod
-    def from_samples(cls, samples: dict[int, list[float]]) -> "StepCost":
-        """From aligned samples: each size's r-th was taken in round r. Made non-decreasing and interpolated.
+    def from_samples(cls, short: Samples, long: Samples | None = None, further: int = 1) -> "StepCost":
+        """From passes with CONTEXT committed tokens and, if there are any, some with `further` more in the same rounds.
 
-        What counts is how much longer a pass with nodes takes than one without. Other work on the machine slows whole
-        rounds, so the median of the rounds' ratios to their own pass without nodes is steadier than any time. The
-        Python work per node is added.
+        What counts is how much longer a pass takes than one without nodes in the short context. Other work on the
+        machine slows whole rounds, so the median of the rounds' ratios to that pass is steadier than any time. Sizes
+        between are interpolated, nothing falls as nodes are added, and the Python work per node is added.
         """
-        alone = samples[0]
-        points: list[tuple[int, float]] = []
-        for size in sorted(samples):
-            ratio = median(one / other for one, other in zip(samples[size], alone, strict=True))
-            points.append((size, max(ratio * median(alone), points[-1][1] if points else 0.0)))
-        seconds = [points[0][1]]
-        for (left, low), (right, high) in pairwise(points):
-            slope = (high - low) / (right - left) + NODE_OVERHEAD_S
-            seconds += [seconds[-1] + slope * step for step in range(1, right - left + 1)]
-        return cls(tuple(seconds))
+        alone = short[0]
+        unit, nodes = median(alone), range(max(short) + 1)
+        ratios = {size: median(s / one for s, one in zip(short[size], alone, strict=True)) for size in sorted(short)}
+        seconds = unit * _rising(ratios, nodes) + NODE_OVERHEAD_S * np.arange(len(nodes))
+        if not long:
+            return cls(tuple(seconds.tolist()))
+        more = {
+            size: median((far - near) / one for far, near, one in zip(long[size], short[size], alone, strict=True))
+            for size in sorted(long)
+        }
+        per_token = unit / further * _rising(more, nodes).clip(min=0.0)
+        return cls(tuple(seconds.tolist()), tuple(per_token.tolist()))
+
+
+def _rising(points: dict[int, float], nodes: range) -> np.ndarray:
+    """[nodes], interpolated between points that are sorted and first lifted to the largest so far."""
+    return np.interp(nodes, list(points), np.maximum.accumulate(list(points.values())))
 
 
 def measure(target: "Target") -> StepCost:
-    """Time passes of every size, interleaved so that a slow moment hits all alike."""
+    """Time passes of every size in both contexts, interleaved so that a slow moment hits all alike.
+
+    The long context is the short one and rows of zeros: what they hold doesn't matter to the clock.
+    """
+    import torch  # only needed here
+
     from recap_engine.target import Reads
 
-    prefill = target.prefill({"input_ids": torch.zeros(1, CONTEXT, dtype=torch.long)})
-    buffer = target.open(prefill, new_tokens=1, most_nodes=SIZES[-1])
-    reads = Reads(top_k=8, probabilities=True, entropy=True)
-    samples: dict[int, list[float]] = {size: [] for size in SIZES}
     trees = {size: comb(size) for size in SIZES}
-    target.verify(buffer, trees[SIZES[-1]], reads)  # warm-up
-    target.verify(buffer, trees[0], reads)
-    end = time.perf_counter() + SECONDS
-    for repeat in range(REPEATS):
-        for size in SIZES:
+    reads = Reads(top_k=8, probabilities=True, entropy=True)
+    longest = min(LONG, target.max_position - max(trees[SIZES[-1]].depths))
+    with torch.inference_mode():
+        prefill = target.prefill({"input_ids": torch.zeros(1, CONTEXT, dtype=torch.long)})
+        further = longest - CONTEXT if longest >= 2 * CONTEXT else 0
+        buffer = target.open(prefill, new_tokens=max(1, further), most_nodes=SIZES[-1])
+        for stack in buffer.stacks:
+            stack[..., CONTEXT:, :] = 0.0
+
+        def pass_s(size: int, length: int) -> float:
+            buffer.length = length
             start = time.perf_counter()
             target.verify(buffer, trees[size], reads)
-            samples[size].append(time.perf_counter() - start)
-        if time.perf_counter() > end and repeat:
-            break
-    return StepCost.from_samples(samples)
+            return time.perf_counter() - start
+
+        short: Samples = {size: [] for size in SIZES}
+        long: Samples = {size: [] for size in LONG_SIZES} if further else {}
+        for size in (SIZES[-1], 0):  # warm-up
+            pass_s(size, CONTEXT)
+        end = time.perf_counter() + SECONDS
+        for repeat in range(REPEATS):
+            for size in SIZES:
+                short[size].append(pass_s(size, CONTEXT))
+                if size in long:
+                    long[size].append(pass_s(size, CONTEXT + further))
+            if time.perf_counter() > end and repeat:
+                break
+    return StepCost.from_samples(short, long, further)
 
 
 def comb(size: int) -> CandidateTree:

@@ -195,14 +195,13 @@ def _kind(about: str, variant: Variant) -> Kind:
 def variant_lane(plan: Plan, variant: Variant) -> Lane:
     """A lane that keeps `nodes`, the sizes of its trees. The time for reading the prompt counts where it is used."""
     settings = replace(plan.settings, **variant.settings)
-    cost = plan.engine.step_cost if settings.budget == "auto" else StepCost.free(settings.budget)
     memory = TokenMemory()
 
     def run(request: Request, _: list[int]) -> Run:
         if variant.cold:
             memory.clear()
-        stops = plan.engine.target.stop_tokens
-        decoder = Ablated(variant, memory, cost, settings, stops)
+        engine = plan.engine
+        decoder = Ablated(variant, memory, engine.cost_for(request, settings), settings, engine.target.stop_tokens)
         trace = _finished(plan, decoder, request, settings)
         decode_s = trace.decode_s + (trace.seed_s if variant.seeded else 0.0)
         return Run(trace.tokens, trace.n_steps, trace.prefill_s, decode_s, {"nodes": decoder.nodes})
@@ -222,7 +221,8 @@ def keys_lane(plan: Plan) -> Lane:
 
     def run(request: Request, _: list[int]) -> Run:
         engine = plan.engine
-        decoder = Keyed(kept, memory, engine.step_cost, plan.settings, engine.target.stop_tokens)
+        cost = engine.cost_for(request, plan.settings)
+        decoder = Keyed(kept, memory, cost, plan.settings, engine.target.stop_tokens)
         trace = _finished(plan, decoder, request, plan.settings)
         run = Run(trace.tokens, trace.n_steps, trace.prefill_s, trace.seed_s + trace.decode_s)
         if request.pictures:

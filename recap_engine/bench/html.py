@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from recap_engine.bench.ratios import MEAN, rows
 from recap_engine.bench.report import CELLS, Table, by_suite, overview, sentences
 from recap_engine.bench.results import Measurement, Setting
+from recap_engine.stepcost import CONTEXT, LONG, StepCost
 
 COLOURS = {
     "generate": "#B0B0B0",
@@ -44,7 +45,7 @@ def page(setting: Setting, measurements: Sequence[Measurement]) -> str:
         f"<p>{CELLS}</p>{_table(by_suite(found))}",
         suites_figure(found).to_html(include_plotlyjs=False, **options),
         requests_figure(measurements).to_html(include_plotlyjs=False, **options),
-        cost_figure(setting.step_cost).to_html(include_plotlyjs=False, **options) if setting.step_cost else "",
+        cost_figure(setting.cost).to_html(include_plotlyjs=False, **options) if setting.cost else "",
         _list("Ratios, outputs and notes", sentences(setting, measurements)),
         _list("Lanes", (f"{name}: {about}" for name, about in setting.lanes.items())),
         _list("Setting", (f"{name}: {value}" for name, value in {**setting.options, **setting.machine}.items())),
@@ -93,13 +94,19 @@ def requests_figure(measurements: Sequence[Measurement]) -> go.Figure:
     return _laid_out(figure, "Speedup over ar in decoding, request by request", "tokens in the answer")
 
 
-def cost_figure(curve: Sequence[float]) -> go.Figure:
-    """What a pass over a tree costs here: the curve that the budget of every tree is weighed against."""
-    milliseconds = [1e3 * seconds for seconds in curve]
+def cost_figure(cost: StepCost) -> go.Figure:
+    """What a pass over a tree costs here: the curve that every tree is weighed against, after short and long text."""
     figure = go.Figure(layout={"height": 360, "template": "plotly_white", "title": "Step cost on this machine"})
-    marker = {"color": COLOURS["recap"], "width": 3}
-    hover = "%{x} nodes: %{y:.2f} ms<extra></extra>"
-    figure.add_scatter(x=list(range(len(curve))), y=milliseconds, mode="lines", line=marker, hovertemplate=hover)
+    for context, dash in ((CONTEXT, "solid"), (LONG, "dash"))[: 2 if cost.per_token else 1]:
+        milliseconds = [1e3 * seconds for seconds in cost.at(context).seconds]
+        figure.add_scatter(
+            x=list(range(len(milliseconds))),
+            y=milliseconds,
+            name=f"after {context:,} tokens",
+            mode="lines",
+            line={"color": COLOURS["recap"], "width": 3, "dash": dash},
+            hovertemplate="%{x} nodes: %{y:.2f} ms",
+        )
     figure.update_xaxes(title="nodes in the tree")
     return figure.update_yaxes(title="milliseconds for a step", rangemode="tozero")
 

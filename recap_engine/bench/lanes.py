@@ -35,7 +35,6 @@ from recap_engine.engine import Engine
 from recap_engine.errors import RecapError, first_line
 from recap_engine.request import Request
 from recap_engine.settings import Settings
-from recap_engine.stepcost import StepCost
 from recap_engine.trace import LaneTrace
 
 Inputs = dict[str, torch.Tensor]
@@ -157,9 +156,10 @@ def _prompt_lookup(plan: Plan) -> Lane:
 
 
 def _oracle(plan: Plan) -> Lane:
-    budget = plan.settings.budget
-    cost = plan.engine.step_cost if budget == "auto" else StepCost.free(budget)
-    return decoder_lane(plan, lambda _, answer: Oracle(answer, cost, plan.settings.max_depth), needs_answer=True)
+    def make(request: Request, answer: list[int]) -> Oracle:
+        return Oracle(answer, plan.engine.cost_for(request, plan.settings), plan.settings.max_depth)
+
+    return decoder_lane(plan, make, needs_answer=True)
 
 
 LANES = {

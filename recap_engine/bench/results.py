@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from recap_engine.errors import RecapError
+from recap_engine.stepcost import StepCost
 
 MOST_BYTES = 20_000_000  # of a file that `unpack` reads
 MOST_TOKENS = 10**6
@@ -58,7 +59,8 @@ class Setting:
     machine: dict[str, Any]
     lanes: dict[str, str] = field(default_factory=dict)  # name and description, in order
     budgets: dict[str, int] = field(default_factory=dict)  # nodes, found by calibration
-    step_cost: list[float] = field(default_factory=list)  # seconds of a step over the root and n nodes, by n
+    step_cost: list[float] = field(default_factory=list)  # `StepCost.seconds`
+    step_cost_per_token: list[float] = field(default_factory=list)  # `StepCost.per_token`
     notes: list[str] = field(default_factory=list)  # sentences: load, what was left out, where it was interrupted
 
     def changes(self, other: "Setting") -> list[str]:
@@ -66,6 +68,15 @@ class Setting:
         ours, theirs = ({**s.options, **s.machine} for s in (self, other))
         names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
         return [f"{name}: {ours.get(name)} and {theirs.get(name)}" for name in names]
+
+    @property
+    def cost(self) -> StepCost | None:
+        """The step cost that the run was made under, if it is known."""
+        return StepCost(tuple(self.step_cost), tuple(self.step_cost_per_token)) if self.step_cost else None
+
+    @cost.setter
+    def cost(self, cost: StepCost) -> None:
+        self.step_cost, self.step_cost_per_token = list(cost.seconds), list(cost.per_token)
 
     def note(self, sentence: str) -> None:
         if sentence not in self.notes:
@@ -152,7 +163,9 @@ def _check(setting: Setting, measurements: Sequence[Measurement]) -> None:
         return all(type(value) in (int, float) and math.isfinite(value) and value >= 0 for value in values)
 
     check(isinstance(setting.options, dict), isinstance(setting.machine, dict), isinstance(setting.lanes, dict))
-    check(all(isinstance(note, str) for note in setting.notes), seconds(*setting.step_cost, *setting.budgets.values()))
+    check(all(isinstance(note, str) for note in setting.notes), seconds(*setting.budgets.values()))
+    check(seconds(*setting.step_cost, *setting.step_cost_per_token))
+    check(len(setting.step_cost_per_token) in (0, len(setting.step_cost)))
     check(bool(measurements), plain(*setting.budgets, *setting.lanes, *setting.lanes.values()))
     for m in measurements:
         whole = (m.turn, m.tokens, m.steps, *([] if m.differs_at is None else [m.differs_at]))

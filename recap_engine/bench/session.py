@@ -14,7 +14,6 @@ from recap_engine.engine import Engine
 from recap_engine.errors import RecapError
 from recap_engine.request import Request
 from recap_engine.settings import Settings
-from recap_engine.stepcost import StepCost
 
 REWARMED = 7  # finished cases run again, unmeasured, to warm the memories when a run is taken up
 
@@ -123,10 +122,10 @@ class Session:
 
     def _share_step_cost(self) -> None:
         """Keep the measured curve with the results; a run that is taken up goes on under the curve it began with."""
-        if self.setting.step_cost:
-            self.engine.step_cost = StepCost(tuple(self.setting.step_cost))
+        if self.setting.cost:
+            self.engine.step_cost = self.setting.cost
         else:
-            self.setting.step_cost = list(self.engine.step_cost.seconds)
+            self.setting.cost = self.engine.step_cost
 
     def _ask(self, case: Case) -> Request | None:
         """The case's first turn; None if it can't be asked, which is told when it is measured."""
