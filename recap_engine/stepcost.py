@@ -52,7 +52,7 @@ class StepCost:
         return tuple(min((costs[m] - costs[n]) / (m - n) for m in range(n + 1, end)) for n in range(end - 1))
 
     def at(self, context: int) -> "StepCost":
-        """The cost with `context` committed tokens: on the line through both measured lengths, at least that of CONTEXT."""
+        """The cost with `context` committed tokens: on the line through both measured ones, at least CONTEXT's."""
         further = context - CONTEXT
         if further <= 0 or not self.per_token:
             return self

@@ -1,6 +1,7 @@
 """The bench: its arithmetic on measurements made by hand, and whole runs with a random model; no time is asserted."""
 
 import json
+import random
 from dataclasses import replace
 
 import pytest
@@ -8,15 +9,18 @@ from tiny_models import generated, random_request, tiny_engine
 
 from recap_engine.bench import report
 from recap_engine.bench.__main__ import main
+from recap_engine.bench.html import cost_figure, page
 from recap_engine.bench.lanes import LANES, Kind, Lane, Plan, callable_lane, decoder_lane, engine_lane
+from recap_engine.bench.oracle import Oracle, best_sizes
 from recap_engine.bench.ratios import WHOLE, headlines, mean_accepted, ratio, rows, speedups
 from recap_engine.bench.results import Folder, Measurement, Setting
 from recap_engine.bench.session import Session
 from recap_engine.bench.suites import Case, Suite, drawn, in_turn, read
+from recap_engine.decode import decode
 from recap_engine.decoders import Autoregressive
 from recap_engine.errors import RecapError
 from recap_engine.settings import Settings
-from recap_engine.stepcost import StepCost
+from recap_engine.stepcost import CONTEXT, LONG, StepCost
 
 TOKENS = 16
 
@@ -95,6 +99,56 @@ def test_no_lane_needs_fewer_steps_than_the_oracle(engine):
     assert sum(steps[request, "oracle"] for request, lane in steps if lane == "ar") == 7 * 2  # 15 tokens, 9 a step
 
 
+CURVES = {
+    "flat": StepCost.free(8),
+    "gentle": StepCost(tuple(1.0 + 0.03 * n for n in range(17))),
+    "steep": StepCost(tuple(1.0 + 0.2 * n for n in range(17))),
+    "dear from the third node on": StepCost((1.0, 1.05, 1.1, *(2.0 + 0.3 * n for n in range(14)))),
+    "growing": StepCost(tuple(1.0 + 0.01 * n for n in range(17)), tuple(0.01 * n for n in range(17))),
+}
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_no_lane_under_the_same_cost_and_depth_takes_fewer_steps_or_less_time_than_the_oracle(engine, curve):
+    """Time by the curve, so that nothing depends on a clock."""
+    engine.step_cost = CURVES[curve]
+    settings = Settings(max_new_tokens=40, max_depth=5)
+    shorter = 0
+    for seed in range(4):
+        request = random_request("llama", seed, words=40)
+        request.prefill = engine.target.prefill(request.inputs)
+        cost = engine.cost_for(request, settings)
+        traces = {lane: engine.answer(request, lane, settings) for lane in ("ar", "recap", "recap+")}
+        known = Oracle(traces["ar"].tokens, cost, settings.max_depth)
+        *_, last = decode(engine.target, known, request.prefill, settings, str)
+        assert last.trace.tokens == traces["ar"].tokens
+        least = sum(cost.seconds[len(step.emitted) - 1] for step in last.trace.steps)
+        for trace in traces.values():
+            assert last.trace.n_steps <= trace.n_steps
+            assert least <= sum(cost.seconds[len(step.tokens)] for step in trace.steps) + 1e-9
+            shorter += last.trace.n_steps < trace.n_steps
+    assert shorter
+
+
+def test_the_oracles_chains_are_the_quickest_way_to_the_end():
+    """Against every way to cut an answer into steps."""
+    rng = random.Random(0)
+
+    def least(left, seconds):
+        sizes = range(min(left, len(seconds)))
+        return min((seconds[n] + least(left - n - 1, seconds) for n in sizes), default=0.0)
+
+    for _ in range(50):
+        tokens = rng.randrange(1, 11)
+        seconds = [1.0]
+        for _ in range(rng.randrange(6)):
+            seconds.append(seconds[-1] + rng.choice((0.0, 0.1, 0.8)))
+        sizes, left, time = best_sizes(tokens, seconds), tokens, 0.0
+        while left:
+            time, left = time + seconds[sizes[left]], left - sizes[left] - 1
+        assert time == pytest.approx(least(tokens, seconds))
+
+
 def test_calibration_questions_are_not_measured_and_without_them_no_budget_is_fitted(engine):
     run = session(engine, ("tr-best", "recap"))
     list(run.run())
@@ -146,6 +200,24 @@ def test_an_interrupted_run_is_taken_up_and_a_run_of_another_kind_is_refused(eng
     assert list(session(engine, lanes, Folder(tmp_path)).run()) == []  # nothing is left
     with pytest.raises(RecapError, match="another run .lanes"):
         session(engine, ("ar",), Folder(tmp_path))
+
+
+def test_a_run_that_is_taken_up_goes_on_under_the_curves_it_began_with(engine, tmp_path):
+    """An older folder knows one context: it is opened, compared and taken up all the same."""
+    began = StepCost((1.0, 1.2), (0.0, 0.01))
+    engine.step_cost = began
+    next(session(engine, ("ar", "recap"), Folder(tmp_path)).run())
+    for expected, left_out in ((began, ()), (StepCost(began.seconds), ("step_cost_per_token",))):
+        summary = json.loads((tmp_path / "summary.json").read_text())
+        for name in left_out:
+            del summary["setting"][name]
+        (tmp_path / "summary.json").write_text(json.dumps(summary))
+        assert Folder(tmp_path).read()[0].cost == expected
+        engine.step_cost = StepCost.free(3)
+        next(session(engine, ("ar", "recap"), Folder(tmp_path)).run())
+        assert engine.step_cost == expected
+    assert main(["compare", str(tmp_path), str(tmp_path)]) == 0
+    assert "Step cost" in page(Folder(tmp_path).read()[0], Folder(tmp_path).read()[1])
 
 
 def test_a_lane_that_lies_is_reported_with_the_place_and_the_margin(engine, monkeypatch):
@@ -314,6 +386,12 @@ def test_interval_holds_the_mean_and_shrinks_to_a_point_without_spread():
     assert found.low < 2.5 == found.mean < found.high
     assert str(ratio([2.0, 2.0, 2.0])) == "2.00 [2.00, 2.00]"
     assert ratio([]) is None
+
+
+def test_the_cost_is_drawn_after_short_and_after_long_text():
+    short, long = cost_figure(StepCost((0.001, 0.002), (0.0, 0.001))).data
+    assert short.y == (1.0, 2.0) and long.y == pytest.approx((1.0, 2.0 + LONG - CONTEXT))
+    assert len(cost_figure(StepCost((0.001, 0.002))).data) == 1
 
 
 def test_tables_have_a_row_a_suite_and_one_for_the_mean(measurements):

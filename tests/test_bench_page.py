@@ -24,13 +24,14 @@ RUN = [
     for lane, steps, seconds in (("ar", 20, 2.0), ("recap", 8, 1.0))
 ]
 SETTING = Setting({"model": "a model"}, {"device": "cpu"}, {"ar": "plain", "recap": "ours"}, step_cost=[0.01, 0.02])
+SETTING.step_cost_per_token = [0.0, 1e-5]
 
 
 @pytest.fixture
 def engine(monkeypatch):
     """A random model that takes any drawn picture for a random prompt."""
     engine = tiny_engine("llama")
-    engine.step_cost = StepCost((0.01, 0.012, 0.013))
+    engine.step_cost = StepCost((0.01, 0.012, 0.013), (1e-6, 2e-6, 3e-6))
     engine.prepare = lambda question, *more: random_request("llama", seed=len(question))
     return engine
 
@@ -59,7 +60,7 @@ def test_a_run_is_shown_saved_and_opened_again(engine, tmp_path):
         saved = tmp_path / "run.json"
         download.value.save_as(saved)
         setting, measurements = unpack(saved)
-        assert {m.suite for m in measurements} == {FAMILIES[0]} and setting.step_cost == [0.01, 0.012, 0.013]
+        assert {m.suite for m in measurements} == {FAMILIES[0]} and setting.cost == engine.step_cost
 
     with served(build_page(Serving(engine))) as url, visit(url, width=390) as page:
         page.get_by_role("tab", name="Benchmark").click()
@@ -101,6 +102,8 @@ def test_stop_ends_a_run_before_the_next_lane_and_frees_the_button(engine, monke
         lambda made: made.pop("setting"),
         lambda made: made["setting"].update(more=1),
         lambda made: made["setting"].update(step_cost="steep"),
+        lambda made: made["setting"].update(step_cost_per_token=[0.0, -1.0]),
+        lambda made: made["setting"].update(step_cost_per_token=[1e-5]),
         lambda made: made["setting"].update(budgets={"tr": float("nan")}),
         lambda made: made["setting"].update(notes=[["x"]]),
         lambda made: made["measurements"].clear(),

@@ -1,6 +1,8 @@
 """How long a memory lives, what it holds, and that nothing a person does half-way spoils it."""
 
 import gc
+import random
+from dataclasses import replace
 
 import pytest
 from tiny_models import IMAGE, generated, random_request, tiny_engine
@@ -8,6 +10,7 @@ from tiny_models import IMAGE, generated, random_request, tiny_engine
 from recap_engine.errors import RecapError
 from recap_engine.memory import PROMPT_STEP, Promises, Record, RequestMemory, blend
 from recap_engine.settings import Settings
+from recap_engine.stepcost import StepCost
 from recap_engine.weighting import chances
 
 SETTINGS = Settings(max_new_tokens=24, budget=16)
@@ -135,6 +138,47 @@ def test_promises_follow_what_was_kept_and_drift_back_when_nothing_is_drafted():
     for _ in range(200):
         promises.add(0.0, 0.0)
     assert promises.ratio > 0.9
+
+
+@pytest.mark.parametrize("truth", [0.2, 0.6, 1.0, 1.3])
+def test_promises_times_their_ratio_are_what_is_kept(truth):
+    """Drafters that are right `truth` times as often as they say: the ratio finds it, from few steps."""
+    rng = random.Random(truth)
+    promises, promised, calibrated, kept = Promises(), 0.0, 0.0, 0.0
+    for step in range(1000):
+        paths = [rng.uniform(0.1, 0.7) for _ in range(rng.randrange(6))]
+        hits = sum(rng.random() < path * truth for path in paths)
+        if step >= 50:
+            promised += sum(paths)
+            calibrated += promises.ratio * sum(paths)
+            kept += hits
+        promises.add(sum(paths), hits)
+    assert abs(calibrated - kept) < max(0.1 * kept, 0.1 * abs(promised - kept))
+
+
+@pytest.mark.parametrize("lane", ["recap", "recap+"])
+def test_promises_are_the_drafted_path_probabilities_and_the_accepted_nodes(lane):
+    engine = tiny_engine("llama", spread=2.0)
+    trace = engine.answer(random_request("llama", 6), lane, SETTINGS)
+    expected = Promises()
+    for step in trace.steps:
+        expected.add(sum(step.path), step.decisions.count("accepted"))
+    found = engine.memories[lane].promises
+    assert found.steps == expected.steps == len(trace.steps)
+    assert (found.promised, found.kept) == (pytest.approx(expected.promised), expected.kept)
+    assert found.promised > 0
+
+
+def test_broken_promises_make_smaller_trees():
+    """The same request and memory, once trusted and once known to promise ten times what it keeps."""
+    nodes = []
+    for promised in (0.0, 1000.0):
+        engine = tiny_engine("llama", spread=2.0)
+        engine.step_cost = StepCost(tuple(1.0 + 0.01 * n for n in range(17)))
+        engine.memories["recap"].promises = Promises(promised, promised / 10)
+        trace = engine.answer(random_request("llama", 6), "recap", replace(SETTINGS, budget="auto"))
+        nodes.append(sum(len(step.tokens) for step in trace.steps))
+    assert nodes[0] > 2 * nodes[1]
 
 
 def _fail(*args, **kwargs):

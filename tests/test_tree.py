@@ -143,6 +143,54 @@ def test_growth_finds_the_best_size_of_any_cost_curve():
         assert (1 + sum(tree.path)) / seconds[len(tree)] == pytest.approx(max(rates))
 
 
+def small_universe(rng, depth=3):
+    """Proposals by context, random and sorted: up to three for the root, one or two for a node."""
+    table = {}
+
+    def fill(context, below):
+        probabilities = sorted(
+            (rng.random() for _ in range(rng.choice((1, 2) if below < depth else (2, 3)))), reverse=True
+        )
+        scale = rng.uniform(0.5, 1.0) / sum(probabilities)
+        tokens = rng.sample(range(100), len(probabilities))
+        table[context] = proposal(**{f"t{t}": p * scale for t, p in zip(tokens, probabilities)})
+        for token in tokens if below > 1 else ():
+            fill((*context[1:], token), below - 1)
+
+    fill((1, 2, 3), depth)
+    return lambda context: table.get(context, proposal())
+
+
+def all_subtrees(propose, context=(1, 2, 3), above=1.0, depth=3):
+    """Of every tree below `context` with at most `depth` levels: its nodes and the sum of their path probabilities."""
+    found = [(0, 0.0)]
+    for token, probability in propose(context).candidates if depth else ():
+        path = above * probability
+        below = all_subtrees(propose, (*context[1:], token), path, depth - 1)
+        found += [(n + 1 + m, s + path + t) for n, s in found for m, t in below]
+    return found
+
+
+@pytest.mark.parametrize("curve", ["convex", "concave", "any"])
+def test_growth_is_the_best_of_all_subtrees(curve):
+    """The most expected tokens per second that any tree whatever reaches, by brute force."""
+    rng = random.Random(curve)
+    sizes = Counter()
+    for _ in range(60):
+        propose = small_universe(rng)
+        trees = all_subtrees(propose)
+        rises = [rng.choice((0.0, 0.02, 0.1, 0.4)) * rng.random() for _ in range(max(n for n, _ in trees))]
+        if curve != "any":
+            rises.sort(reverse=curve == "concave")
+        cost = StepCost(tuple(1.0 + sum(rises[:n]) for n in range(len(rises) + 1)))
+        trust = rng.choice((0.3, 0.7, 1.0))
+        tree = grow((1, 2, 3), propose, cost, 3, 0.0, (), trust)
+        best = max((1 + trust * promised) / cost.seconds[n] for n, promised in trees)
+        assert (1 + trust * sum(tree.path)) / cost.seconds[len(tree)] == pytest.approx(best)
+        sizes[len(tree)] += 1
+    assert len(sizes) > 5, "trees of many sizes are the best ones"
+
+
 def test_the_static_tree_has_the_papers_levels():
     shape = static_tree()
     depths = []

@@ -19,12 +19,12 @@ class Oracle(Decoder):
     def __init__(self, answer: list[int], cost: StepCost, max_depth: int) -> None:
         self.answer = answer
         self.most_nodes = min(cost.most_nodes, max_depth)
-        self.sizes = best_sizes(len(answer), cost.seconds[: self.most_nodes + 1])
+        self.chains = best_sizes(len(answer), cost.seconds[: self.most_nodes + 1])
         self.said = 1  # tokens of the answer so far; the prefill gave the first
 
     def draft(self, context: Context, max_depth: int) -> CandidateTree:
         tree = CandidateTree(context)
-        size = min(self.sizes[max(0, len(self.answer) - self.said)], max_depth)
+        size = min(self.chains[max(0, len(self.answer) - self.said)], max_depth)
         for node, token in enumerate(self.answer[self.said : self.said + size]):
             tree.add(node - 1 if node else ROOT, token, 1.0, KNOWN)
         return tree
