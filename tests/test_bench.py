@@ -179,6 +179,22 @@ def test_cold_memories_are_emptied_before_each_request_and_hot_ones_only_after_t
     assert len(forgotten) == (8 if cold else 1)
 
 
+@pytest.mark.parametrize("cold", [False, True])
+def test_hot_memories_may_have_served_other_questions_which_are_not_measured(engine, cold):
+    def first_request(earlier):
+        suites = [Suite("one", [case("one", 1)], [], [case("one", n) for n in earlier])]
+        run = session(engine, ("ar", "recap+"), suites=suites, cold=cold)
+        progress = [(p.done, p.total, p.warming) for p in run.run()]
+        assert progress == [(n, len(earlier), True) for n in range(1, len(earlier) + 1) if not cold] + [(1, 1, False)]
+        return {m.lane: m.steps for m in run.measurements}, run.setting.notes
+
+    steps, _ = first_request([])
+    again, notes = first_request([3, 1])  # the same question, so its answer is in the memory
+    assert again["ar"] == steps["ar"]
+    assert again["recap+"] == steps["recap+"] if cold else again["recap+"] < steps["recap+"]
+    assert ("memories had served 2 other questions" in notes) is not cold
+
+
 def test_an_interrupted_run_is_taken_up_and_a_run_of_another_kind_is_refused(engine, tmp_path):
     lanes = ("generate", "ar", "recap")
     run = session(engine, lanes, Folder(tmp_path))
@@ -304,7 +320,11 @@ def test_a_file_of_questions_gives_a_suite_per_category_and_holds_some_back(ques
     assert photos.cases[1].name == "mine.jsonl:3" and photos.cases[1].answer == "A dog"
     assert photos.cases[0].picture() == questions.parent / "p.png" and mine.cases[0].picture() is None
     assert not {c.name for c in photos.cases} & {c.name for c in photos.calibration}
-    assert [c.suite for c in in_turn([photos, mine])] == ["photos", "mine", "photos", "photos"]
+    (warm, _) = read(questions, count=3, warm=5)
+    assert len(warm.earlier) == 1 and not {c.name for c in warm.earlier} & {
+        c.name for c in warm.cases + warm.calibration
+    }
+    assert [c.suite for c in in_turn([photos.cases, mine.cases])] == ["photos", "mine", "photos", "photos"]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--turns", type=options.positive, help="most turns of a conversation")
     add("--budget", type=_budget, default="auto", help="most nodes in RECAP's and the oracle's trees; auto fits them")
     add("--memory", choices=("hot", "cold"), default="hot", help="cold: forget everything before each request")
+    add("--warm", type=options.positive, default=0, help="other questions a suite that hot memories serve first")
     add("--lanes", type=options.split, default=[], help="some of the lanes below, with commas; default: all")
     add("--adapter", action="append", default=[], help="a Python file that adds lanes of your own (see bench/lanes.py)")
     add("--out", help="folder for results, tables and the report; a run that was interrupted there is taken up")

@@ -9,23 +9,29 @@ from recap_engine.request import Request
 from recap_engine.settings import Settings
 
 TR_BUDGETS = (2, 4, 8, 16, 32, 56, 80)
+WARMING = 16  # nodes with which its memory serves the earlier requests
 
 
-def mean_nodes(engine: Engine, requests: Iterable[Request], settings: Settings, cold: bool) -> int:
+def mean_nodes(
+    engine: Engine, earlier: Iterable[Request], requests: Iterable[Request], settings: Settings, cold: bool
+) -> int:
     """Nodes in RECAP's mean tree, rounded: the budget at which Token Recycling proposes as much."""
-    fresh = engine.apart()
+    own = _after(earlier, engine, "recap", settings)
     sizes = []
     for request in requests:
         if cold:
-            fresh.clear_memories()
-        trace = fresh.answer(request, "recap", replace(settings, record=True))
+            own.clear_memories()
+        trace = own.answer(request, "recap", replace(settings, record=True))
         sizes += [len(step.tokens) for step in trace.steps]
     return max(1, round(sum(sizes) / max(len(sizes), 1)))
 
 
-def best_nodes(engine: Engine, requests: Iterable[Request], settings: Settings, cold: bool) -> int:
+def best_nodes(
+    engine: Engine, earlier: Iterable[Request], requests: Iterable[Request], settings: Settings, cold: bool
+) -> int:
     """The budget with the least geometric mean of decoding times; budgets take turns, so a slow moment hits all."""
-    engines = {budget: engine.apart() for budget in TR_BUDGETS}
+    warm = _after(earlier, engine, "tr", replace(settings, budget=WARMING)).memories
+    engines = {b: engine.apart({name: memory.copy() for name, memory in warm.items()}) for b in TR_BUDGETS}
     logs = dict.fromkeys(TR_BUDGETS, 0.0)
     for request in requests:
         for budget, own in engines.items():
@@ -34,6 +40,14 @@ def best_nodes(engine: Engine, requests: Iterable[Request], settings: Settings, 
             trace = own.answer(request, "tr", replace(settings, budget=budget, record=False))
             logs[budget] += math.log(trace.seed_s + trace.decode_s)
     return min(TR_BUDGETS, key=logs.__getitem__)
+
+
+def _after(earlier: Iterable[Request], engine: Engine, lane: str, settings: Settings) -> Engine:
+    """The engine with memories of its own that have served these requests."""
+    own = engine.apart()
+    for request in earlier:
+        own.answer(request, lane, settings)
+    return own
 
 
 FINDERS = {"tr-best": best_nodes, "tr-same": mean_nodes}  # by the lane that takes the budget

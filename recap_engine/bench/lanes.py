@@ -56,7 +56,7 @@ class Lane:
     """One way to answer requests, one at a time, with whatever it remembers between them."""
 
     run: Callable[[Request, list[int]], Run]  # a prefilled request, and the answer if `needs_answer`
-    forget: Callable[[], object] = lambda: None  # drops what earlier requests left
+    forget: Callable[[], object] | None = None  # drops what earlier requests left; None: it remembers nothing
     needs_answer: bool = False  # then it runs last, and gets the first lane's ids
 
 
@@ -88,7 +88,8 @@ def engine_lane(plan: Plan, name: str, budget: int | None = None) -> Lane:
     """A lane of the engine with memories of its own, and a budget of its own if one is given."""
     engine = plan.engine.apart()
     settings = plan.settings if budget is None else replace(plan.settings, budget=budget)
-    return Lane(lambda request, _: _run_of(engine.answer(request, name, settings)), engine.clear_memories)
+    forget = engine.clear_memories if name in engine.memories else None
+    return Lane(lambda request, _: _run_of(engine.answer(request, name, settings)), forget)
 
 
 def decoder_lane(plan: Plan, make: Callable[[Request, list[int]], Decoder], **more: Any) -> Lane:

@@ -31,9 +31,10 @@ def parser(command: str, about: str | None, count: int = 6, **more: Any) -> argp
 
 def suites(options: argparse.Namespace) -> list[Suite]:
     """The questions asked for. Raises RecapError for an unknown suite or a file that holds none."""
+    warm = getattr(options, "warm", 0)  # not every command has it
     names = options.suites or ([] if options.data else FAMILIES)
-    built_in = [drawn(name, options.count, options.first_seed) for name in (NAMES if names == ["all"] else names)]
-    return built_in + [suite for path in options.data for suite in read(Path(path), options.count)]
+    built_in = [drawn(name, options.count, options.first_seed, warm) for name in (NAMES if names == ["all"] else names)]
+    return built_in + [suite for path in options.data for suite in read(Path(path), options.count, warm)]
 
 
 def engine(options: argparse.Namespace) -> Engine:
@@ -49,7 +50,8 @@ def asked(options: argparse.Namespace, model: Engine) -> dict[str, Any]:
 def show(progress: Progress) -> None:
     """One line of stderr, rewritten; line after line where stderr is a file."""
     minutes, seconds = divmod(round(progress.left_s), 60)
-    line = f"{progress.done} of {progress.total} cases, about {minutes}:{seconds:02} left ({progress.case.suite})"
+    what = "questions that warm the memories" if progress.warming else "cases"
+    line = f"{progress.done} of {progress.total} {what}, about {minutes}:{seconds:02} left ({progress.case.suite})"
     last = progress.done == progress.total or not sys.stderr.isatty()
     print(f"\r{line:<78}" if sys.stderr.isatty() else line, end="\n" if last else "", file=sys.stderr, flush=True)
 

@@ -1,8 +1,8 @@
 """Runs every lane on the same requests, one after another, and keeps what each took.
 
 Fair: the lanes of a request share its prefill and run alone on the device; their order rotates from request to request;
-one warm-up request is thrown away; memories start empty and are never shared between lanes. Hot memories stay from
-request to request within a lane, cold ones are emptied before each.
+one warm-up request is thrown away; memories start empty, or from the same earlier questions, and are never shared
+between lanes. Hot memories stay from request to request within a lane, cold ones are emptied before each.
 """
 
 from collections.abc import Callable
@@ -43,8 +43,18 @@ class Runner:
             except RecapError as error:
                 del self.lanes[name]
                 left_out.append(f"{name} is left out: {error}")
-            lane.forget()
+            if lane.forget:
+                lane.forget()
         return left_out
+
+    def remember(self, case: Case) -> None:
+        """The case's first question to the lanes that remember, and nothing measured."""
+        request = self.engine.prepare(case.questions[0], case.picture())
+        request.prefill = self.engine.target.prefill(request.inputs)
+        for lane in self.lanes.values():
+            if lane.forget and not lane.needs_answer:
+                self._check_stopped()
+                lane.run(request, [])
 
     def case(self, case: Case, number: int, most_turns: int | None = None) -> list[Measurement]:
         """All lanes on every turn of the case; `number` rotates their order. Raises RecapError if it can't be asked."""
@@ -78,9 +88,10 @@ class Runner:
 
     def _run(self, name: str, request: Request, answer: list[int]) -> Run:
         self._check_stopped()
-        if self.cold:
-            self.lanes[name].forget()
-        return self.lanes[name].run(request, answer)
+        lane = self.lanes[name]
+        if self.cold and lane.forget:
+            lane.forget()
+        return lane.run(request, answer)
 
     def _check_stopped(self) -> None:
         if self.stopped():

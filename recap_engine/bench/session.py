@@ -1,7 +1,8 @@
 """One run from start to end: calibrate, warm up, measure case by case, and take up where an earlier run stopped."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -26,6 +27,7 @@ class Progress:
     done: int  # cases
     total: int
     left_s: float  # estimate
+    warming: bool = False  # nothing is measured yet: the memories serve earlier questions
 
 
 @dataclass
@@ -65,16 +67,17 @@ class Session:
             self.setting.note("stopped before all cases were measured")
 
     def _run(self) -> Iterator[Progress]:
-        cases = in_turn(self.suites)[: self.most_cases]
+        cases = in_turn(suite.cases for suite in self.suites)[: self.most_cases]
         runner = self._runner(cases)
         finished = self._finished(cases, runner)
         left = [(number, case) for number, case in enumerate(cases) if case not in finished]
         if finished and left:
             self.setting.note(f"taken up after {len(finished)} of {len(cases)} cases")
-            for case in [] if self.cold else finished[-REWARMED:]:
-                runner.case(case, 0, self.most_turns)
         if not left:
             return
+        yield from self._warm_memories(runner)
+        for case in [] if self.cold else finished[-REWARMED:]:
+            runner.case(case, 0, self.most_turns)
         self.setting.note(f"load when it began: {_load()}")
         if self.folder:
             self.folder.begin(self.setting, self.measurements)
@@ -94,6 +97,21 @@ class Session:
             raise RecapError(f"Nothing was measured. {self.setting.notes[-1]}")
         self.setting.note(f"load when it ended: {_load()}")
 
+    def _warm_memories(self, runner: Runner) -> Iterator[Progress]:
+        """Let hot memories serve the suites' earlier questions; progress after each."""
+        earlier, start = self._earlier, perf_counter()
+        for count, case in enumerate(earlier, start=1):
+            with suppress(RecapError):  # one that can't be asked is not missed
+                runner.remember(case)
+            left_s = (perf_counter() - start) / count * (len(earlier) - count)
+            yield Progress(case, count, len(earlier), left_s, warming=True)
+        if earlier:
+            self.setting.note(f"memories had served {len(earlier)} other questions")
+
+    @property
+    def _earlier(self) -> list[Case]:
+        return [] if self.cold else in_turn(suite.earlier for suite in self.suites)
+
     def _runner(self, cases: Sequence[Case]) -> Runner:
         """Fit budgets, build the lanes, run each once."""
         self._share_step_cost()
@@ -102,7 +120,9 @@ class Session:
         budgets = self.setting.budgets
         for name in [name for name in names if name in FINDERS and name not in budgets]:
             if held:
-                budgets[name] = FINDERS[name](self.engine, self._unless_stopped(held), self.settings, self.cold)
+                earlier = filter(None, map(self._ask, self._earlier))
+                requests = self._unless_stopped(earlier), self._unless_stopped(held)
+                budgets[name] = FINDERS[name](self.engine, *requests, self.settings, self.cold)
             else:
                 names.remove(name)
                 self.setting.note(f"{name} is left out: all questions are measured, so none can fit its budget")
@@ -114,7 +134,7 @@ class Session:
         self.setting.lanes = {name: self.kinds[name].about for name in runner.lanes}
         return runner
 
-    def _unless_stopped(self, requests: Sequence[Request]) -> Iterator[Request]:
+    def _unless_stopped(self, requests: Iterable[Request]) -> Iterator[Request]:
         for request in requests:
             if self.stopped():
                 raise StoppedError

@@ -5,8 +5,8 @@ from the file's folder), `answer` (to the last question), `category` (its suite)
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from recap_engine.errors import RecapError
 from recap_engine.scenes import FAMILIES, TWO_TURN, Example, suite
 
 CALIBRATION = 7  # questions of a file, all suites together, that budgets are fitted on and nothing is measured on
+EARLIER_SEED = 10_000  # from which the pictures that warm memories are drawn
 NAMES = (*FAMILIES, TWO_TURN)
 
 
@@ -37,13 +38,15 @@ class Suite:
     name: str
     cases: list[Case]
     calibration: list[Case]
+    earlier: list[Case] = field(default_factory=list)  # that memories may have served before
 
 
-def drawn(name: str, count: int, first_seed: int) -> Suite:
-    """Fresh pictures of one of NAMES. Raises RecapError for another name."""
+def drawn(name: str, count: int, first_seed: int, warm: int = 0) -> Suite:
+    """Fresh pictures of one of NAMES, and `warm` others to warm memories with. Raises RecapError for another name."""
     if name not in NAMES:
         raise RecapError(f"There is no suite {name!r}; there are {', '.join(NAMES)}.")
-    return Suite(name, list(_drawn(name, count, "bench", first_seed)), list(_drawn(name, 1, "validation", 0)))
+    held = (("bench", first_seed, count), ("validation", 0, 1), ("validation", EARLIER_SEED, warm))
+    return Suite(name, *(list(_drawn(name, number, split, seed)) for split, seed, number in held))
 
 
 def _drawn(name: str, count: int, split: str, first_seed: int) -> Iterator[Case]:
@@ -53,10 +56,11 @@ def _drawn(name: str, count: int, split: str, first_seed: int) -> Iterator[Case]
         yield Case(name, str(example.seed), tuple(question for question, _ in example.turns), example.facts.render)
 
 
-def read(path: Path, count: int | None = None) -> list[Suite]:
+def read(path: Path, count: int | None = None, warm: int = 0) -> list[Suite]:
     """One suite per category of a JSONL file, or of the one such file in a folder; at most `count` cases each.
 
-    Calibration takes the last cases of each suite, up to a third of it. Raises RecapError, with the number of the line,
+    Calibration takes the last cases of each suite, up to a third of it; of those that `count` leaves over, `warm` warm
+    the memories. Raises RecapError, with the number of the line,
     for a file that isn't of the form above.
     """
     file = _only_file(path)
@@ -74,13 +78,14 @@ def read(path: Path, count: int | None = None) -> list[Suite]:
     suites = []
     for name, own in cases.items():
         measured = len(own) - min(-(-CALIBRATION // len(cases)), len(own) // 3)
-        suites.append(Suite(name, own[:measured][:count], own[measured:]))
+        rest = own[count:measured] if count else []
+        suites.append(Suite(name, own[:measured][:count], own[measured:], rest[:warm]))
     return suites
 
 
-def in_turn(suites: Sequence[Suite]) -> list[Case]:
-    """All cases, one suite after another, so that a slow hour of the machine hits all suites alike."""
-    return [case for case in chain.from_iterable(zip_longest(*(suite.cases for suite in suites))) if case]
+def in_turn(lists: Iterable[Sequence[Case]]) -> list[Case]:
+    """All cases, one of each list after another, so that a slow hour of the machine hits all suites alike."""
+    return [case for case in chain.from_iterable(zip_longest(*lists)) if case]
 
 
 def _only_file(path: Path) -> Path:
