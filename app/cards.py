@@ -7,7 +7,7 @@ from html import escape
 
 from app import texts
 from app.lanes import LaneRun, turn_order
-from app.marks import LANES, seconds, visible
+from app.marks import DRAFTING, LANES, seconds, visible
 from recap_engine.trace import Difference, RequestTrace
 
 STATES = {"idle": "", "waiting": "waiting", "running": "decoding", "done": "done", "stopped": "stopped"}
@@ -15,6 +15,7 @@ EMPTY_HINTS = {
     "ar": "One pass of the model for every token: the yardstick.",
     "tr": "Proposes what followed the last token before, whatever the picture was.",
     "recap": "Proposes what followed the last one, two and three tokens; the longer keys know this picture alone.",
+    "recap+": texts.RECAP_PLUS,
 }
 
 
@@ -105,7 +106,7 @@ def _speedups(trace: RequestTrace) -> str:
         return ""
     times = [
         f"{LANES[name].name} {trace.lanes[name].speedup_over(baseline):.2f}×"
-        for name in ("recap", "tr")
+        for name in DRAFTING
         if name in trace.lanes
     ]
     return f" Against AR's speed: {', '.join(times)}."

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from app import texts
-from app.lanes import LANE_ORDER, Ask
+from app.lanes import Ask
+from app.marks import LANES
 from recap_engine.errors import RecapError
 from recap_engine.settings import Settings
 
@@ -15,8 +16,8 @@ def read_ask(question: Any, picture: Any, lanes: Any, limit: Any, budget: Any, t
     if not isinstance(question, str) or not isinstance(picture, str | None):
         raise RecapError("A question is text, and its picture a file.")
     chosen = lanes if isinstance(lanes, list | tuple) else [lanes]
-    if not all(isinstance(name, str) and name in LANE_ORDER for name in chosen):
-        raise RecapError(f"A lane is one of {', '.join(LANE_ORDER)}.")
+    if not all(isinstance(name, str) and name in LANES for name in chosen):
+        raise RecapError(f"A lane is one of {', '.join(LANES)}.")
     if not chosen:
         raise RecapError(texts.NO_LANES)
     settings = Settings(_whole(limit), "auto" if budget == "auto" else _whole(budget))

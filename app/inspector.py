@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 
@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from app.figures import tree_figure
-from app.marks import BONUS_COLOUR, LANES, SOURCE_COLOURS, SOURCE_NAMES, seconds, shown
+from app.marks import BONUS_COLOUR, DRAFTING, LANES, SOURCES, SourceMark, seconds, shown
 from recap_engine.trace import LaneTrace, RequestTrace, StepTrace
 
 NODE_COLUMNS = [
@@ -21,9 +21,7 @@ NODE_COLUMNS = [
 
 def inspectable(trace: RequestTrace) -> list[str]:
     """The lanes that drafted at least one tree, RECAP first: autoregressive decoding has nothing to inspect."""
-    return [
-        name for name in ("recap", "tr") if name in trace.lanes and any(step.tokens for step in trace.lanes[name].steps)
-    ]
+    return [name for name in DRAFTING if name in trace.lanes and any(step.tokens for step in trace.lanes[name].steps)]
 
 
 def telling_step(lane: LaneTrace) -> int:
@@ -32,7 +30,7 @@ def telling_step(lane: LaneTrace) -> int:
     return max(range(len(sizes)), key=sizes.__getitem__, default=0)
 
 
-def node_table(step: StepTrace, token_text: Mapping[int, str]) -> pd.DataFrame:
+def node_table(step: StepTrace, sources: Mapping[int, SourceMark], token_text: Mapping[int, str]) -> pd.DataFrame:
     """The step's nodes, one row each, in the order of the trace; probabilities to three places."""
 
     rows = []
@@ -45,7 +43,7 @@ def node_table(step: StepTrace, token_text: Mapping[int, str]) -> pd.DataFrame:
                 shown(token, token_text),
                 step.depths[node],
                 "root" if parent < 0 else f"{parent} {shown(step.tokens[parent], token_text)}",
-                SOURCE_NAMES[step.orders[node]],
+                sources[step.orders[node]].name,
                 step.agree[node],
                 *(round(value, 3) for value in probabilities),
                 step.decisions[node],
@@ -100,9 +98,13 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def legend() -> str:
-    """The legend of trees and strips, as HTML; it stays in view whatever a step contains."""
-    sources = [f'<li><i style="--c:{SOURCE_COLOURS[order]}"></i>{SOURCE_NAMES[order]}</li>' for order in (1, 2, 3)]
+def legend(lanes: Iterable[str]) -> str:
+    """The legend of the trees and strips of `lanes`, as HTML; it stays whatever a step contains."""
+    marks = {mark: order for lane in lanes for order, mark in SOURCES[lane].items()}
+    sources = [
+        f'<li style="--c:{mark.colour}"{" class=outlives" * mark.outlives}><i></i><span>{mark.name}</span></li>'
+        for mark in sorted(marks, key=marks.__getitem__)
+    ]
     return (
         '<ul class="legend" aria-label="Legend">'
         f"{''.join(sources)}"
@@ -136,8 +138,8 @@ def view_step(trace: RequestTrace, lane_name: str, number: int) -> StepView:
     node = telling_node(step)
     return StepView(
         step_facts(lane, number, text),
-        tree_figure(step, text, [] if node is None else [node]),
-        node_table(step, text),
+        tree_figure(step, SOURCES[lane_name], text, [] if node is None else [node]),
+        node_table(step, SOURCES[lane_name], text),
         node_choices(step, text),
         node,
     )

@@ -33,7 +33,7 @@ from app.marks import LANES
 from app.race import race_board, steps_table
 from app.running import Running
 from app.sensitive import Split, heat_legend, heat_strip, pooled, sensitivity_table, split, split_sentence
-from app.strips import aligned_strips, answer_strip
+from app.strips import aligned_strips
 from app.why_panel import why_of
 from app.wiring import ON_THE_MODEL, QUIET, Update, Visit, sentence
 from recap_engine.errors import RecapError
@@ -173,13 +173,12 @@ def _lay_out_steps() -> StepsTab:
     nothing = gr.HTML(visible=False)
     with gr.Column(elem_id="steps-area") as area:
         gr.HTML(heading("The answer, by where each token came from", texts.STRIP))
-        aligned = gr.Checkbox(False, label="RECAP and Token Recycling under each other, aligned", elem_id="aligned")
+        aligned = gr.Checkbox(False, label="All lanes that draft under each other, aligned", elem_id="aligned")
         strip = gr.HTML(elem_id="strip")
-        gr.HTML(legend())
         with gr.Row(equal_height=True):
-            lane = gr.Radio([], label="Lane", elem_id="lane", scale=2, min_width=250)
+            lane = gr.Radio([], label="Lane", elem_id="lane", scale=3, min_width=250)
             step = gr.Slider(1, 2, value=1, step=1, label="Step", elem_id="step", scale=3, min_width=260)
-            with gr.Column(scale=3, min_width=290), gr.Row():
+            with gr.Column(scale=2, min_width=290), gr.Row():
                 previous = gr.Button("← Previous", elem_id="previous", size="md", min_width=90)
                 play = gr.Button("▶ Play", elem_id="play", size="md", min_width=80)
                 following = gr.Button("Next →", elem_id="next", size="md", min_width=90)
@@ -253,7 +252,7 @@ def show_trace(inspector: Inspector, trace: RequestTrace | None) -> Update:
         choices = [(LANES[name].name, name) for name in names]
         shown[steps.lane] = gr.update(choices=choices, value=names[0])
         shown[steps.aligned] = gr.update(value=False, visible=len(names) > 1)
-        shown[steps.strip] = answer_strip(trace.lanes[names[0]], telling_step(trace.lanes[names[0]]), trace.token_text)
+        shown[steps.strip] = _strip(trace, names[0], telling_step(trace.lanes[names[0]]) + 1, aligned=False)
         shown |= dict(zip(steps.views, _open_lane(trace, names[0]), strict=True))
     return shown
 
@@ -280,10 +279,10 @@ def _step_views(trace: RequestTrace, lane: str, at: int) -> Sequence[Any]:
 
 
 def _strip(trace: RequestTrace, lane: str, at: int, aligned: bool) -> str:
-    if not aligned:
-        return answer_strip(trace.lanes[lane], at - 1, trace.token_text)
-    lanes = [trace.lanes[name] for name in inspectable(trace)]
-    return aligned_strips(lanes, lane, at - 1, trace.token_text)
+    """The answer of one lane, or of all that drafted, with the legend of what is to be seen in strip and tree."""
+    names = inspectable(trace) if aligned else [lane]
+    strips = aligned_strips([trace.lanes[name] for name in names], lane, at - 1, trace.token_text)
+    return strips + legend(names)
 
 
 # ---- events ----------------------------------------------------------------------------------------------------

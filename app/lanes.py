@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from recap_engine.settings import Settings
 
 PAGE_INTERVAL_S = 0.1  # shortest time between two updates of the page
-LANE_ORDER = ("ar", "tr", "recap")
 
 
 @dataclass
@@ -64,7 +63,7 @@ class LaneRun:
 
 def turn_order(lanes: Sequence[str], turn: int) -> list[str]:
     """The chosen lanes, first one first; the first lane moves to the end from turn to turn, so none is always warm."""
-    chosen = [name for name in LANE_ORDER if name in lanes]
+    chosen = [name for name in LANES if name in lanes]
     first = turn % len(chosen) if chosen else 0
     return chosen[first:] + chosen[:first]
 
@@ -94,10 +93,10 @@ def answer(engine: Engine, ask: Ask, stop: StopFlag) -> Iterator[Moment]:
 
     Raises RecapError for a request that cannot be answered (a broken picture, a question that is too long).
     """
-    runs = {name: LaneRun(name) for name in LANE_ORDER if name in ask.lanes}
+    runs = {name: LaneRun(name) for name in LANES if name in ask.lanes}
     yield Moment("Reading the picture and the question …", runs)
     request = engine.prepare(ask.question, ask.picture)
-    if "recap" in runs and ask.settings.budget == "auto":
+    if runs.keys() & {"recap", "recap+"} and ask.settings.budget == "auto":
         yield Moment("Measuring what a step costs on this machine (once; it takes a second or two) …", runs)
         _ = engine.step_cost
     for name in turn_order(ask.lanes, ask.turn):

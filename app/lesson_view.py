@@ -24,7 +24,7 @@ from app.inspector import legend, step_facts
 from app.lesson import PAGES, Page
 from app.lesson_facts import fill
 from app.lesson_picks import Moment
-from app.marks import seconds
+from app.marks import SOURCES, seconds
 from app.race import race_board
 from app.strips import answer_strip
 from app.why import explain
@@ -122,9 +122,9 @@ SHOWN: dict[str, Callable[[Moment], Any]] = {
     "race": lambda m: progress_figure(m.trace),
     "replay": lambda m: race_board(m.trace),
     "cost": lambda m: cost_figure(m.trace),
-    "legend": lambda m: legend(),
+    "legend": lambda m: legend([m.lane.name]),
     "facts": lambda m: step_facts(m.lane, m.number, m.trace.token_text),
-    "tree": lambda m: narrower(tree_figure(m.step, m.trace.token_text, m.nodes)),
+    "tree": lambda m: narrower(tree_figure(m.step, SOURCES[m.lane.name], m.trace.token_text, m.nodes)),
     "mask": lambda m: mask_figure(m.step, m.trace.token_text, m.node),
     "why": lambda m: why_panel(explain(m.trace, m.whole, m.number, m.node), m.whole, m.trace.token_text),
     "strip": lambda m: answer_strip(m.whole, m.number, m.trace.token_text),

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-SOURCE_COLOURS = {1: "#E69F00", 2: "#56B4E9", 3: "#009E73"}
-SOURCE_NAMES = {1: "1-gram, persistent", 2: "2-gram, local", 3: "3-gram, local"}
+from recap_engine.trace import PERSISTENT, SCOPES
+
+ORDER_COLOURS = {1: "#E69F00", 2: "#56B4E9", 3: "#009E73"}
 BONUS_COLOUR = "#CC79A7"
 HALO_COLOUR = "rgba(0,114,178,0.35)"  # behind the chosen node
 NEUTRAL = "#8A94A6"  # reads on a white and on a dark page
@@ -22,6 +23,26 @@ PHASE_COLOURS = {
     "verify": "#8573C9",
     "accept": "#B4A6E8",
     "update": "#D9D0F7",
+}
+
+
+@dataclass(frozen=True)
+class SourceMark:
+    """What the page calls one source. Its colour tells how long the keys are, its shape whether long ones persist."""
+
+    name: str
+    colour: str
+    outlives: bool = (
+        False  # a key of several tokens that outlives its request, as RECAP+'s do: a triangle, a dashed line
+    )
+
+
+SOURCES = {  # by lane, then by order
+    lane: {
+        order: SourceMark(f"{order}-gram, {scope}", ORDER_COLOURS[order], order > 1 and scope == PERSISTENT)
+        for order, scope in scopes.items()
+    }
+    for lane, scopes in SCOPES.items()
 }
 
 
@@ -38,7 +59,10 @@ LANES = {
     "ar": LaneMark("AR", "Autoregressive", "#7F7F7F"),
     "tr": LaneMark("TR", "Token Recycling", "#D55E00"),
     "recap": LaneMark("RECAP", "RECAP", "#0072B2"),
-}
+    "recap+": LaneMark("RECAP+", "RECAP+", "#7733EE"),
+}  # in the order of the cards
+DEFAULT_LANES = ("ar", "tr", "recap")
+DRAFTING = ("recap", "recap+", "tr")  # those with trees to look at, in the order in which they are shown
 
 
 def visible(text: str) -> str:

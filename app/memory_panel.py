@@ -128,7 +128,6 @@ def fullness(memories: Mapping[str, TokenMemory], vocabulary: int) -> str:
         f"<td><meter aria-label='how full' min='0' max='{most}' value='{min(len(table), most)}'></meter></td>"
         f"<td>{len(table):,} of {most:,}</td></tr>"
         for name, memory in memories.items()
-        if name in LANES
         for order, table in memory.tables.items()
         if (most := vocabulary if order == 1 else MOST_CONTEXTS) and (order == 1 or table)
     )

@@ -20,9 +20,9 @@ from app.events import (
 )
 from app.files import Opened
 from app.inspector_view import lay_out_inspector
-from app.lanes import LANE_ORDER, StopFlag
+from app.lanes import StopFlag
 from app.lesson_view import lay_out_lesson, wire_lesson
-from app.marks import LANES
+from app.marks import DEFAULT_LANES, LANES
 from app.memory_panel import lay_out_memory, wire_memory
 from app.models_view import lay_out_models, wire_models
 from app.pictures import ReadyExample, read_examples, take_only_uploads
@@ -109,7 +109,10 @@ def _lay_out_ask(examples: Sequence[ReadyExample]) -> AskPart:
                     limit = gr.Slider(8, 512, value=200, step=8, label="Most new tokens", elem_id="limit")
                     budget = gr.Dropdown(BUDGETS, value="auto", label="Budget: most nodes in a tree")
                 lanes = gr.CheckboxGroup(
-                    [(LANES[name].name, name) for name in LANE_ORDER], value=list(LANE_ORDER), label="Lanes"
+                    [(mark.name, name) for name, mark in LANES.items()],
+                    value=list(DEFAULT_LANES),
+                    label="Lanes",
+                    info=texts.RECAP_PLUS,
                 )
                 memory = lay_out_memory()
             upload = gr.UploadButton("Open a saved trace", size="sm", elem_id="open")
@@ -119,7 +122,7 @@ def _lay_out_ask(examples: Sequence[ReadyExample]) -> AskPart:
 
 
 def _lay_out_result() -> ResultPart:
-    cards = gr.HTML(empty_cards(LANE_ORDER), elem_id="cards")
+    cards = gr.HTML(empty_cards(DEFAULT_LANES), elem_id="cards")
     told = gr.HTML(elem_id="verdict")
     empty = gr.HTML(texts.BEFORE_FIRST_RUN)
     inspector = lay_out_inspector()

@@ -15,7 +15,7 @@ from math import log1p
 
 import pandas as pd
 
-from app.marks import LANES, shown
+from app.marks import DRAFTING, LANES, shown
 from recap_engine.trace import SENSITIVE_KL, LaneTrace, RequestTrace, Sensitivity, is_sensitive
 
 DARKEST_KL = 5.0  # nats, from which on the strip is as dark as it gets
@@ -41,18 +41,14 @@ Split = dict[str, tuple[Counts, Counts]]  # per drafting lane: at image-sensitiv
 
 
 def split(trace: RequestTrace) -> Split:
-    """The drafts of RECAP and Token Recycling at both kinds of states; empty without a sensitivity.
+    """The drafts of every drafting lane at both kinds of states; empty without a sensitivity.
 
     A lane is followed as far as its answer is that of the first lane, for which the sensitivity was computed.
     """
     if trace.sensitivity is None:
         return {}
     reference = next(iter(trace.lanes.values()))
-    return {
-        name: _counts(trace.lanes[name], reference, trace.sensitivity)
-        for name in ("recap", "tr")
-        if name in trace.lanes
-    }
+    return {name: _counts(trace.lanes[name], reference, trace.sensitivity) for name in DRAFTING if name in trace.lanes}
 
 
 def _counts(lane: LaneTrace, reference: LaneTrace, sensitivity: Sensitivity) -> tuple[Counts, Counts]:

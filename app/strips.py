@@ -9,8 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from app.marks import BONUS_COLOUR, LANES, NEUTRAL, SOURCE_COLOURS, SOURCE_NAMES, shown
+from app.marks import BONUS_COLOUR, LANES, NEUTRAL, SOURCES, SourceMark, shown
 from recap_engine.trace import LaneTrace
+
+FIRST = SourceMark("first token, from the prefill", NEUTRAL)
+BONUS = SourceMark("bonus: the target's own token", BONUS_COLOUR)
+OWN = SourceMark("the target's own token", NEUTRAL)  # where nothing was drafted
 
 
 @dataclass(frozen=True)
@@ -20,25 +24,23 @@ class Origin:
     token: int
     step: int | None  # None for the first token, which the prefill gave
     first: bool  # of its step
-    colour: str
-    source: str
+    source: SourceMark
     probability: float | None  # the target's; None where the trace doesn't tell
 
 
 def origins(lane: LaneTrace) -> Iterator[Origin]:
     """One `Origin` per token of the answer, in its order."""
-    yield Origin(lane.first_token, None, True, NEUTRAL, "first token, from the prefill", None)
+    yield Origin(lane.first_token, None, True, FIRST, None)
     for number, step in enumerate(lane.steps):
         for place, token in enumerate(step.emitted):
             if place < len(step.accepted):
                 node = step.accepted[place]
-                colour, source = SOURCE_COLOURS[step.orders[node]], SOURCE_NAMES[step.orders[node]]
+                source = SOURCES[lane.name][step.orders[node]]
                 probability: float | None = step.target_probs[node]
             else:
-                colour = BONUS_COLOUR if step.tokens else NEUTRAL
-                source = "bonus: the target's own token" if step.tokens else "the target's own token"
+                source = BONUS if step.tokens else OWN
                 probability = _said(lane, number, place)
-            yield Origin(token, number, place == 0, colour, source, probability)
+            yield Origin(token, number, place == 0, source, probability)
 
 
 def _said(lane: LaneTrace, number: int, place: int) -> float | None:
@@ -80,12 +82,13 @@ def aligned_strips(lanes: Sequence[LaneTrace], current: str, number: int, token_
 def _box(lane: str, origin: Origin, current: bool, token_text: Mapping[int, str]) -> str:
     text = shown(origin.token, token_text)
     when = "before the first step" if origin.step is None else f"step {origin.step + 1}"
-    told = f"{LANES[lane].short}, {when}: {origin.source}"
+    told = f"{LANES[lane].short}, {when}: {origin.source.name}"
     if origin.probability is not None:
         told += f". The target gave it {origin.probability:.3f}"
-    marks = " ".join(name for name, given in (("first", origin.first), ("now", current)) if given)
+    classes = {"first": origin.first, "now": current, "outlives": origin.source.outlives}
+    marks = " ".join(name for name, given in classes.items() if given)
     step = "" if origin.step is None else f' data-step="{origin.step}"'
     return (
-        f'<button type="button" class="{marks}" tabindex="-1" style="--source:{origin.colour}" data-lane="{lane}"{step}'
-        f' title="{escape(told)}">{escape(text)}</button>'
+        f'<button type="button" class="{marks}" tabindex="-1" style="--source:{origin.source.colour}"'
+        f' data-lane="{lane}"{step} title="{escape(told)}">{escape(text)}</button>'
     )

@@ -103,7 +103,7 @@ def _sources(trace: RequestTrace, lane: LaneTrace, number: int, row: int, token:
         return
     key = trace.key(lane, step, row)
     recalled, weights = step.recalled[row], step.weights[row]
-    for order in (1,) if lane.name == "tr" else (1, 2, 3):
+    for order in lane.scopes:
         short = key[-order:]
         if recalled is not None and weights is not None:
             yield _source(lane, order, short, recalled[order - 1], token, weights[order - 1])

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from app.marks import NEUTRAL, SOURCE_COLOURS, SOURCE_NAMES, shown
+from app.marks import NEUTRAL, SOURCES, shown
 from app.why import Said, Source, Why, explain
 from recap_engine.trace import LaneTrace, RequestTrace
 from recap_engine.weighting import LENGTH, TEMPER
 
 TOKEN_TEXT = Mapping[int, str]
+BLENDING = ("recap+",)  # lanes in which a record is blended with the one that its key held
 
 
 def why_of(trace: RequestTrace, lane_name: str, number: int, node: int | None) -> str:
@@ -48,6 +49,11 @@ def _how(lane: LaneTrace) -> str:
             "<b>Confidence</b> is the top probability × (1 − entropy).",
             f"<b>Weight</b> is confidence × {lengths} for keys of one, two, three tokens, over the sum of the three.",
         ]
+    if lane.name in BLENDING:
+        told.append(
+            "<b>Blended:</b> a key that was met before keeps half of what it held and takes half from the new place. "
+            "So a record may hold something of other pictures, also where it was last written under this one."
+        )
     told.append("<b>Score along the path</b> is the product of the fused scores from the root down.")
     lines = "".join(f"<p>{line}</p>" for line in told)
     return f'<details class="how"><summary>How these numbers come about</summary>{lines}</details>'
@@ -103,7 +109,7 @@ def _score(why: Why, lane: LaneTrace) -> str:
     """The fused score as the sum of its shares: in numbers, and as a bar of the sources' colours."""
     if why.node is None:
         return ""
-    parts = [(SOURCE_COLOURS[source.order], source.share) for source in why.sources if source.share]
+    parts = [(SOURCES[lane.name][source.order].colour, source.share) for source in why.sources if source.share]
     bar = "".join(f'<i style="--source:{colour};width:{share:.2%}"></i>' for colour, share in parts)
     terms = " + ".join(f"{source.share:.3f} ({source.order}-gram)" for source in why.sources if source.share)
     scored = "its row's chance" if lane.name == "tr" else "fused score"
@@ -116,8 +122,9 @@ def _score(why: Why, lane: LaneTrace) -> str:
 
 def _source_card(source: Source, why: Why, lane: LaneTrace, token_text: TOKEN_TEXT) -> str:
     key = "".join(_code(token, token_text) for token in source.key)
+    mark = SOURCES[lane.name][source.order]
     head = (
-        f'<section class="record" style="--source:{SOURCE_COLOURS[source.order]}"><h4>{SOURCE_NAMES[source.order]}</h4>'
+        f'<section class="record{" outlives" * mark.outlives}" style="--source:{mark.colour}"><h4>{mark.name}</h4>'
         f'<p class="key">after {key}</p>'
     )
     if not source.lines:
@@ -133,14 +140,17 @@ def _origin(source: Source, sources: Sequence[Source], lane: LaneTrace) -> str:
     when = "from the prompt" if source.step < 0 else f"step {source.step + 1}, {kind} position"
     if source.request != lane.request:
         when = f"request {source.request} of {lane.request}, {when}"
+    last, how = "", "written"
+    if lane.name in BLENDING:
+        last, how = ("last ", "last written") if source.used else ("", "blended in")
     badge = ""
     if source.other_picture:
-        badge = '<b class="badge foreign">from another picture</b> '
+        badge = f'<b class="badge foreign">{last}from another picture</b> '
     elif source.request != lane.request:
         badge = '<b class="badge">an earlier request, same picture</b> '
     same = [other.order for other in sources if other.record == source.record and other.order < source.order]
     twin = f" The same record as the {same[0]}-gram’s." if same else ""
-    return f'<p class="origin">{badge}written: {when}.{twin}</p>'
+    return f'<p class="origin">{badge}{how}: {when}.{twin}</p>'
 
 
 def _sums(source: Source, lane: LaneTrace) -> str:

@@ -5,7 +5,7 @@ of it; a `StepTrace` is one draft -> verify -> accept -> update. The dataclasses
 fields by name, as plain JSON (`.json`) or the same gzipped (`.json.gz`). It holds no code.
 
     RequestTrace          model, question, settings, machine, the text of every token, image sensitivity
-      lanes: LaneTrace    one of "ar", "tr", "recap": answer, times
+      lanes: LaneTrace    by name, one of SCOPES: answer, times
         records: Records  what the target said at every row of the lane, and what was recalled there: each record once
         steps: StepTrace  the tree as columns, one entry per node; the pass as columns, one entry per row (root + nodes)
 
@@ -15,7 +15,7 @@ weight times what the record gives to the node's token (`weighting.chances` of i
 `fused[i]`. What the target itself said there is record `rows[r]`.
 
 Limits, all checked by `trace_reader` before a trace is trusted: MAX_BYTES of JSON and MAX_LISTS lists and objects in
-it, MAX_LANES lanes, MAX_STEPS steps a lane, MAX_NODES nodes a step, MAX_TOP_K tokens a record, MAX_NUMBER for ids and
+it, MAX_STEPS steps a lane, MAX_NODES nodes a step, MAX_TOP_K tokens a record, MAX_NUMBER for ids and
 counts, MAX_TEXT characters a text. Numbers are finite, probabilities from 0 to 1, times not negative. A token's text is
 kept as it is, markup and all: whoever shows it must escape it.
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 2
 MAX_BYTES = 64 * 2**20  # of JSON text, after decompression
 MAX_LISTS = 4 * 2**20  # lists and objects in it, which take more memory than their two characters
-MAX_LANES = 8
 MAX_STEPS = 2**14
 MAX_NODES = 2**12
 MAX_TOP_K = 64
@@ -48,7 +47,13 @@ MAX_NUMBER = 2**31 - 1
 MAX_TEXT = 2**20
 DECISIONS = ("accepted", "rejected", "unreached")
 STOPS = ("eos", "length", "cancelled", "error")
-SCOPES = {1: "persistent", 2: "local", 3: "local"}  # by the order of the source
+PERSISTENT, LOCAL = "persistent", "local"  # across requests, or for this one alone
+SCOPES: dict[str, dict[int, str]] = {  # per lane, of the memory behind each order that it looks up
+    "ar": {},
+    "tr": {1: PERSISTENT},
+    "recap": {1: PERSISTENT, 2: LOCAL, 3: LOCAL},
+    "recap+": {1: PERSISTENT, 2: PERSISTENT, 3: PERSISTENT},
+}
 MEMORIES = ("order1", "order2", "order3")
 PHASES = ("draft", "verify", "accept", "update")
 ROOT = -1  # the parent of the nodes of depth 1
@@ -117,7 +122,7 @@ class StepTrace:
 class LaneTrace:
     """One decoder's run of a request, from its shared prefill to its end, or as far as it came."""
 
-    name: str  # "ar", "tr" or "recap"
+    name: str  # one of SCOPES
     tokens: list[int]  # the answer's ids, with the end-of-sequence token if the target produced it
     text: str
     prefill_s: float  # shared by the lanes of a request, measured once
@@ -131,6 +136,11 @@ class LaneTrace:
     records: Records = field(default_factory=Records)
     pictures: dict[int, str | None] = field(default_factory=dict)
     # ^ the SHA-256 of the picture of this request and of every request that wrote one of the records
+
+    @property
+    def scopes(self) -> dict[int, str]:
+        """By the orders that the lane looks up: does their memory persist, or is it local?"""
+        return SCOPES[self.name]
 
     @property
     def n_steps(self) -> int:
@@ -226,9 +236,9 @@ def _node_rows(lane: LaneTrace, number: int, vocab_text: Mapping[int, str]) -> I
             "text": vocab_text.get(token, ""),
             "fused": step.fused[node],
             "path": step.path[node],
-            **{f"share{order}": step.shares[node][order - 1] for order in SCOPES},
+            **{f"share{order}": share for order, share in enumerate(step.shares[node], start=1)},
             "order": step.orders[node],
-            "scope": SCOPES[step.orders[node]],
+            "scope": lane.scopes[step.orders[node]],
             "agree": step.agree[node],
             "decision": step.decisions[node],
             "target_prob": step.target_probs[node],

@@ -15,7 +15,7 @@ from recap_engine.memory import Record, TokenMemory, verified_records
 from recap_engine.recorder import Recorder
 from recap_engine.settings import Settings
 from recap_engine.target import Reading
-from recap_engine.trace import LaneTrace, RequestTrace, Sensitivity, StepTrace, Written
+from recap_engine.trace import PERSISTENT, LaneTrace, RequestTrace, Sensitivity, StepTrace, Written
 from recap_engine.tree import CandidateTree, Proposal
 from recap_engine.weighting import WEIGHTINGS, fuse
 
@@ -38,25 +38,23 @@ def make_record(rng: random.Random, written: Written, best: int | None = None) -
     return Record(tokens[:TOP_K], probabilities, rng.uniform(0.02, 0.6), written)
 
 
-def make_proposal(rng: random.Random, written: list[Record], orders: int) -> Proposal:
-    """What `orders` orders recall: records `written` before, or some of an earlier request with another picture."""
+def make_proposal(rng: random.Random, written: list[Record], scopes: dict[int, str]) -> Proposal:
+    """What the orders of `scopes` recall: records `written` before; persistent ones some of another picture's too."""
     request = written[0].written[0]
 
     def recall(order: int) -> Record:
-        if order == 1 and rng.random() < 0.3:
+        if scopes[order] == PERSISTENT and rng.random() < 0.3:
             return make_record(rng, (rng.randrange(1, request), rng.randrange(-1, 9), rng.random() < 0.5))
         return rng.choice(written)
 
-    if orders == 1:
+    if len(scopes) == 1:
         row = recall(1)
         return Proposal(list(zip(row.tokens, row.chances, strict=True)), (row, None, None), (1.0, 0.0, 0.0))
     one, two, three = (recall(order) if rng.random() < 0.7 or order == 1 else None for order in (1, 2, 3))
     return fuse((one, two, three), WEIGHTINGS["entropy-confidence"])
 
 
-def make_step(
-    nodes: int, lane: LaneTrace, recorder: Recorder, written: list[Record], orders: int, rng: random.Random
-) -> StepTrace:
+def make_step(nodes: int, lane: LaneTrace, recorder: Recorder, written: list[Record], rng: random.Random) -> StepTrace:
     """A recorded step of a tree of `nodes` nodes; `written` are the request's records so far, to which it adds."""
     tree = CandidateTree((0, 0, lane.tokens[-1]))
     proposals: dict[int, Proposal] = {}
@@ -64,7 +62,7 @@ def make_step(
     while len(tree) < nodes:
         parent = rng.randrange(-1, len(tree)) if rng.random() < 0.6 else len(tree) - 1
         if parent not in proposals:
-            proposals[parent] = make_proposal(rng, written, orders)
+            proposals[parent] = make_proposal(rng, written, lane.scopes)
         proposal = proposals[parent]
         rank = len(children.setdefault(parent, []))
         if rank >= min(TOP_K, len(proposal.candidates)) or (parent >= 0 and tree.depths[parent] >= DEEPEST):
@@ -98,7 +96,9 @@ def make_step(
     step = StepTrace(lane.tokens[-1], lane.n_tokens - 1, bonus=bonus, emitted=emitted)
     recorder.add(step, tree, reading, accepted)
     sizes = len({record.tokens[0] for record in written}), len(written) // 2, len(written)
-    step.memory = dict(zip(("order1", "order2", "order3"), sizes if orders > 1 else (sizes[0], 0, 0), strict=True))
+    step.memory = dict(
+        zip(("order1", "order2", "order3"), sizes if 3 in lane.scopes else (sizes[0], 0, 0), strict=True)
+    )
     return step
 
 
@@ -119,7 +119,7 @@ def make_lane(name: str, sizes: list[int], seed: int = 0, step_s: float = 0.02) 
             step = StepTrace(lane.tokens[-1], lane.n_tokens - 1, bonus=token, emitted=[token])
             step.memory = {"order1": 0, "order2": 0, "order3": 0}
         else:
-            step = make_step(nodes, lane, recorder, written, 1 if name == "tr" else 3, rng)
+            step = make_step(nodes, lane, recorder, written, rng)
         step.draft_s, step.verify_s, step.accept_s, step.update_s = (
             0.1 * step_s,
             0.75 * step_s,
@@ -134,14 +134,16 @@ def make_lane(name: str, sizes: list[int], seed: int = 0, step_s: float = 0.02) 
     return lane
 
 
-def make_trace(nodes: int = 24, steps: int = 12) -> RequestTrace:
-    """A request answered by the three lanes. Their tokens differ: the answers are random."""
+def make_trace(nodes: int = 24, steps: int = 12, plus: bool = False) -> RequestTrace:
+    """A request answered by the three lanes, `plus` RECAP+. Their tokens differ: the answers are random."""
     rng = random.Random(3)
     lanes = [
         make_lane("ar", [0] * 3 * steps, step_s=0.012),
         make_lane("tr", [80] * steps, seed=1),
         make_lane("recap", [nodes] * steps, seed=2, step_s=0.016),
     ]
+    if plus:
+        lanes.append(make_lane("recap+", [nodes] * steps, seed=4, step_s=0.014))
     return RequestTrace(
         model="made-up",
         tokenizer_sha="0" * 64,
@@ -179,7 +181,7 @@ class FakeEngine:
         self.prepared: list[tuple[str, str | None]] = []
         self.ran: list[str] = []
         self.closed: list[str] = []
-        self.memories = {"tr": TokenMemory(), "recap": TokenMemory()}
+        self.memories = {name: TokenMemory() for name in ("tr", "recap", "recap+")}
 
     def prepare(self, question: str, image: str | None = None) -> str:
         if not question.strip():
@@ -236,7 +238,7 @@ class FakeEngine:
 
     def apart(self, memories: dict[str, TokenMemory] | None = None) -> FakeEngine:
         other = copy(self)
-        other.memories = memories or {"tr": TokenMemory(), "recap": TokenMemory()}
+        other.memories = memories or {name: TokenMemory() for name in self.memories}
         return other
 
     def clear_memories(self) -> None:

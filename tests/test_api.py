@@ -34,14 +34,14 @@ def test_a_call_gives_text_table_and_trace(client):
     text, lanes, trace = client.predict(
         image=handle_file(PICTURE),
         question="Describe the picture in detail.",
-        lanes=["ar", "recap"],
+        lanes=["ar", "recap", "recap+"],
         max_new_tokens=24,
         budget=16,
         api_name="/ask",
     )
     read = RequestTrace.load(trace)
     assert text and read.lanes["recap"].text == read.lanes["ar"].text == text
-    assert [row["lane"] for row in lanes] == ["ar", "recap"] == list(read.lanes)
+    assert [row["lane"] for row in lanes] == ["ar", "recap", "recap+"] == list(read.lanes)
     for row in lanes:
         lane = read.lanes[row["lane"]]
         assert (row["tokens"], row["steps"]) == (lane.n_tokens, lane.n_steps)
@@ -49,6 +49,7 @@ def test_a_call_gives_text_table_and_trace(client):
         assert row["seconds"] == pytest.approx(lane.decode_s, rel=1e-3)
         assert row["MAT"] == pytest.approx(lane.mat, rel=1e-3)
     assert lanes[0]["speedup"] == 1.0
+    assert set(read.lanes["recap+"].nodes_frame()["scope"]) == {"persistent"}
 
 
 def test_the_readmes_example_runs_as_it_stands(client):

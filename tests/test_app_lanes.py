@@ -4,13 +4,14 @@ import pytest
 from app_fakes import FakeEngine, make_trace
 
 from app.cards import empty_cards, lane_cards, notice, verdict
-from app.lanes import LANE_ORDER, Ask, StopFlag, answer, turn_order
+from app.lanes import Ask, StopFlag, answer, turn_order
+from app.marks import DEFAULT_LANES, LANES
 from recap_engine.errors import RecapError
 from recap_engine.settings import Settings
 from recap_engine.trace import RequestTrace
 
 
-def ask(question="What is it?", lanes=LANE_ORDER, turn=0, picture=None):
+def ask(question="What is it?", lanes=DEFAULT_LANES, turn=0, picture=None):
     return Ask(question, picture, lanes, Settings(), turn)
 
 
@@ -22,8 +23,29 @@ def test_lanes_run_one_after_another_and_end_in_a_trace():
     assert all(run.state == "done" for run in last.runs.values())
 
 
+def test_recap_plus_runs_as_a_fourth_lane_when_it_is_asked_for():
+    engine = FakeEngine(make_trace(steps=6, plus=True))
+    moments = list(answer(engine, ask(lanes=list(LANES)), StopFlag()))
+    trace = moments[-1].trace
+    assert engine.ran == list(trace.lanes) == ["ar", "tr", "recap", "recap+"]
+    card = lane_cards(moments[-1].runs).split('data-lane="recap+"')[1]
+    lane = trace.lanes["recap+"]
+    assert f"<dd>{lane.mat:.2f}</dd>" in card and f"<dd>{lane.speedup_over(trace.lanes['ar']):.2f}×</dd>" in card
+    for other in trace.lanes.values():
+        other.tokens = trace.lanes["ar"].tokens
+    assert "All 4 lanes gave the very same" in verdict(trace) and "RECAP+ " in verdict(trace)
+
+
+def test_the_step_cost_is_measured_first_for_either_lane_that_needs_it():
+    for lanes, needed in ((["ar", "tr"], False), (["recap"], True), (["recap+"], True)):
+        told = [
+            moment.doing for moment in answer(FakeEngine(make_trace(steps=2, plus=True)), ask(lanes=lanes), StopFlag())
+        ]
+        assert any("step costs" in words for words in told) == needed
+
+
 def test_the_first_lane_changes_from_turn_to_turn_but_the_cards_keep_their_places():
-    assert turn_order(LANE_ORDER, 1) == ["tr", "recap", "ar"]
+    assert turn_order(DEFAULT_LANES, 1) == ["tr", "recap", "ar"]
     assert turn_order(["recap", "ar"], 1) == ["recap", "ar"]
     assert turn_order([], 3) == []
     *_, last = answer(FakeEngine(), ask(turn=2), StopFlag())
@@ -73,7 +95,7 @@ def test_a_card_shows_text_and_numbers_and_keeps_markup_out():
     for lane in last.trace.lanes.values():
         assert f"<dd>{lane.mat:.2f}</dd>" in html
     assert "1.00×" in html
-    assert empty_cards(LANE_ORDER).count("data-lane") == 3
+    assert empty_cards(DEFAULT_LANES).count("data-lane") == 3
 
 
 def same(lane, tokens):

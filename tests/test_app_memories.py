@@ -7,19 +7,18 @@ from app_fakes import make_trace
 
 from app.figures import acceptance_figure, accepted_figure, depth_figure, hits_figure, sizes_figure
 from app.figures.memories import acceptance_table, by_depth, by_order, by_scope, lookups
-from recap_engine.trace import SCOPES
 
 
 @pytest.fixture(scope="module")
 def trace():
-    return make_trace(nodes=30, steps=15)
+    return make_trace(nodes=30, steps=15, plus=True)
 
 
 def nodes_of(lane):
     return [(step, node) for step in lane.steps for node in range(len(step.tokens))]
 
 
-@pytest.mark.parametrize("name", ["recap", "tr"])
+@pytest.mark.parametrize("name", ["recap", "recap+", "tr"])
 def test_tallies_count_every_candidate_once(trace, name):
     lane = trace.lanes[name]
     proposed, accepted = len(nodes_of(lane)), sum(len(step.accepted) for step in lane.steps)
@@ -30,12 +29,13 @@ def test_tallies_count_every_candidate_once(trace, name):
         assert count.proposed == sum(step.orders[node] == order for step, node in nodes_of(lane))
         assert count.accepted == sum(step.orders[node] == order for step in lane.steps for node in step.accepted)
     local = by_scope(lane).get("local")
-    assert (local.proposed if local else 0) == sum(SCOPES[s.orders[n]] == "local" for s, n in nodes_of(lane))
+    long = sum(step.orders[node] > 1 for step, node in nodes_of(lane))
+    assert (local.proposed if local else 0) == (long if name == "recap" else 0)
 
 
-def test_bars_show_the_tallies_of_both_lanes_side_by_side(trace):
+def test_bars_show_the_tallies_of_the_drafting_lanes_side_by_side(trace):
     for figure in (acceptance_figure(trace), depth_figure(trace)):
-        assert [bars.name for bars in figure.data] == ["RECAP", "TR"]
+        assert [bars.name for bars in figure.data] == ["RECAP", "RECAP+", "TR"]
     recap = acceptance_figure(trace).data[0]
     rates = {tick: rate for group, tick, rate in zip(*recap.x, recap.y, strict=True)}
     for order, count in by_order(trace.lanes["recap"]).items():
@@ -45,7 +45,7 @@ def test_bars_show_the_tallies_of_both_lanes_side_by_side(trace):
 
 
 def test_the_histogram_covers_every_step(trace):
-    for bars, name in zip(accepted_figure(trace).data, ("recap", "tr"), strict=True):
+    for bars, name in zip(accepted_figure(trace).data, ("recap", "recap+", "tr"), strict=True):
         lane = trace.lanes[name]
         assert sum(bars.y) == pytest.approx(1.0)
         assert bars.y[0] == pytest.approx(sum(not step.accepted for step in lane.steps) / lane.n_steps)
@@ -55,7 +55,10 @@ def test_sizes_and_hits_follow_the_steps(trace):
     sizes = {line.name: list(line.y) for line in sizes_figure(trace).data}
     assert sizes["RECAP 3-gram, local"] == [step.memory["order3"] for step in trace.lanes["recap"].steps]
     assert sizes["TR 1-gram, persistent"] == [step.memory["order1"] for step in trace.lanes["tr"].steps]
-    assert len(sizes) == 4
+    assert sizes["RECAP+ 3-gram, persistent"] == [step.memory["order3"] for step in trace.lanes["recap+"].steps]
+    assert len(sizes) == 7
+    looks = {(line.line.color, line.line.dash) for line in sizes_figure(trace).data}
+    assert len(looks) == 7, "every line can be told from the others"
     hits = {line.name: list(line.y) for line in hits_figure(trace).data}
     found, tried = map(sum, zip(*(lookups(step, 2) for step in trace.lanes["recap"].steps), strict=True))
     assert hits["RECAP 2-gram, local"][-1] == pytest.approx(found / tried)

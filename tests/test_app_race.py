@@ -11,6 +11,7 @@ from app_fakes import make_trace
 
 from app.exports import FORMATS, figure_tools, table_links
 from app.inspector import node_table
+from app.marks import SOURCES
 from app.race import SLOWER, race_board, race_data, steps_table
 
 
@@ -37,15 +38,15 @@ def test_the_board_carries_its_data_and_escapes_it():
 
 
 def test_the_steps_of_all_lanes_make_one_table():
-    trace = make_trace(steps=4)
+    trace = make_trace(steps=4, plus=True)
     table = steps_table(trace)
     assert len(table) == sum(lane.n_steps for lane in trace.lanes.values())
-    assert set(table["lane"]) == {"ar", "tr", "recap"}
+    assert set(table["lane"]) == {"ar", "tr", "recap", "recap+"}
 
 
 def test_a_table_is_saved_as_csv_and_json_without_loss():
     trace = make_trace()
-    table = node_table(trace.lanes["recap"].steps[0], {0: 'a,"b"\n<i>'} | trace.token_text)
+    table = node_table(trace.lanes["recap"].steps[0], SOURCES["recap"], {0: 'a,"b"\n<i>'} | trace.token_text)
     links = table_links(table, "nodes", "the nodes")
     assert re.findall(r'download="([^"]*)"', links) == ["nodes.csv", "nodes.json"]
     csv, as_json = (base64.b64decode(data).decode() for data in re.findall(r"base64,([^\"]*)", links))

@@ -7,7 +7,7 @@ from app_fakes import TOKEN_TEXT, make_lane, make_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.marks import BONUS_COLOUR, NEUTRAL, SOURCE_COLOURS, visible
+from app.marks import BONUS_COLOUR, NEUTRAL, ORDER_COLOURS, visible
 from app.strips import aligned_strips, answer_strip, origins
 
 
@@ -29,7 +29,7 @@ def test_every_token_of_the_answer_appears_once_with_its_step_and_source(sizes, 
     assert [step for step, _, _ in shown] == steps
     colours = [NEUTRAL]
     for step in lane.steps:
-        colours += [SOURCE_COLOURS[step.orders[node]] for node in step.accepted]
+        colours += [ORDER_COLOURS[step.orders[node]] for node in step.accepted]
         colours.append(BONUS_COLOUR if step.tokens else NEUTRAL)
     assert [colour for _, _, colour in shown] == colours
 
@@ -53,6 +53,15 @@ def test_aligned_lanes_share_a_column_at_every_position():
     assert len(boxes(strip, "recap")) == lanes[0].n_tokens
     assert len(boxes(strip, "tr")) == lanes[1].n_tokens
     assert 'data-lane="tr" data-step="1"' in strip
+
+
+def test_tokens_from_long_keys_that_outlive_their_request_are_marked():
+    lane = make_lane("recap+", [40] * 6)
+    orders = [step.orders[node] for step in lane.steps for node in step.accepted]
+    strip = answer_strip(lane, 0, TOKEN_TEXT)
+    assert len(re.findall(r'class="[^"]*outlives', strip)) == sum(order > 1 for order in orders) > 0
+    assert "local" not in strip and "3-gram, persistent" in strip
+    assert "outlives" not in answer_strip(make_lane("recap", [40] * 6), 0, TOKEN_TEXT)
 
 
 def test_hovering_tells_probability_source_and_step():

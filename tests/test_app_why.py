@@ -18,7 +18,7 @@ def trace_with(lane):
     return trace
 
 
-@given(nodes=st.integers(1, 60), seed=st.integers(0, 10**6), name=st.sampled_from(["recap", "tr"]))
+@given(nodes=st.integers(1, 60), seed=st.integers(0, 10**6), name=st.sampled_from(["recap", "recap+", "tr"]))
 @settings(max_examples=25, deadline=None)
 def test_the_shares_of_a_node_are_the_traces_and_sum_to_its_fused_score(nodes, seed, name):
     lane = make_lane(name, [nodes] * 2, seed=seed)
@@ -70,6 +70,22 @@ def test_the_panel_shows_what_the_target_said_and_whether_it_chose_the_token():
             said = lane.records.tokens[step.rows[step.parents[node] + 1]]
             target = panel.split("What the target said here")[1]
             assert target.count('scope="row"') == len(said)
+
+
+def test_the_panel_of_recap_plus_says_that_its_records_persist_and_are_blended():
+    trace = make_trace(nodes=60, steps=6, plus=True)
+    lane = trace.lanes["recap+"]
+    number, node = next(
+        (number, node)
+        for number, step in enumerate(lane.steps)
+        for node in range(len(step.tokens))
+        if any(source.other_picture and source.order > 1 for source in explain(trace, lane, number, node).sources)
+    )
+    panel = why_of(trace, "recap+", number, node)
+    assert re.findall(r"<h4>(\d-gram, \w+)</h4>", panel) == [f"{order}-gram, persistent" for order in (1, 2, 3)]
+    assert "last from another picture" in panel and "last written:" in panel and "Blended:" in panel
+    panel = why_of(trace, "recap", 1, 0)
+    assert "2-gram, local" in panel and "lended" not in panel and "last written" not in panel
 
 
 def test_the_bonus_token_tells_why_it_was_not_drafted():

@@ -22,7 +22,8 @@ from tokenizers import AddedToken, normalizers
 from transformers import ProcessorMixin
 
 from app import texts
-from app.lanes import LANE_ORDER, StopFlag
+from app.lanes import StopFlag
+from app.marks import DEFAULT_LANES
 from app.page import build_page
 from app.serving import Serving
 from recap_engine.engine import Engine
@@ -38,7 +39,7 @@ from recap_engine.trace import RequestTrace
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::PIL.Image.DecompressionBombWarning")
 SENTENCE = re.compile(r"[A-Z“][^\n]{8,300}[.!]")
 LEAKS = ("Traceback", "Error", "File ", ".py", "/tmp", "/work", "/home", "/root", "site-packages", os.getcwd(), "0x")
-SOUND = {"limit": 8, "budget": 4, "lanes": list(LANE_ORDER)}
+SOUND = {"limit": 8, "budget": 4, "lanes": list(DEFAULT_LANES)}
 
 
 class OpensPictures(FakeEngine):

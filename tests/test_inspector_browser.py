@@ -44,18 +44,21 @@ class Inspected:
 
 @pytest.fixture(scope="module")
 def address():
-    trace = make_trace(nodes=40, steps=12)
+    trace = make_trace(nodes=40, steps=12, plus=True)
     trace.token_text |= {0: "<img src=x onerror=\"document.title='owned'\">", 1: "</script><b>"}
     with served(build_page(Serving(FakeEngine(trace)))) as url:
         yield url, trace
 
 
 @contextmanager
-def run(address, width=1280, theme="light"):
-    """A fresh visitor who asked something; the test fails on any script error."""
+def run(address, width=1280, theme="light", plus=False):
+    """A fresh visitor who asked something, `plus` RECAP+; the test fails on any script error."""
     url, trace = address
     with visit(f"{url}?__theme={theme}", width) as page:
         page.fill("#question textarea", "What is it?")
+        if plus:
+            page.get_by_role("button", name="Settings").click()
+            page.get_by_label("RECAP+").check()
         page.click("#run")
         page.wait_for_selector("#tree .js-plotly-plot[data-known]")
         page.wait_for_selector("#strip .now")
@@ -105,6 +108,27 @@ def test_the_lanes_stand_aligned_and_a_token_of_the_other_opens_its_lane(address
         page.wait_at("tr", 2)
         assert page.locator("#lane input:checked").input_value() == "tr"
         assert page.locator("#strip .now").count() == len(page.trace.lanes["tr"].steps[2].emitted)
+
+
+def test_recap_plus_is_a_fourth_lane_with_its_own_marks(address):
+    with run(address, plus=True) as page:
+        assert page.locator("#cards [data-lane]").count() == 4
+        page.get_by_label("under each other").check()
+        page.wait_for_selector('#strip [data-lane="recap+"]')
+        assert page.locator("#strip .legend .outlives").all_inner_texts() == [
+            "2-gram, persistent",
+            "3-gram, persistent",
+        ]
+        page.click('#strip [data-lane="recap+"][data-step="2"] >> nth=0')
+        page.wait_at("recap+", 2)
+        page.wait_for_function(
+            "document.querySelector('#tree .js-plotly-plot').data.find(t => t.name == 'nodes').marker.symbol"
+            ".includes('triangle-up')"
+        )
+        assert page.locator("#strip .now").count() == len(page.trace.lanes["recap+"].steps[2].emitted)
+        page.open_tab("Race")
+        page.click("[data-race-play]")
+        page.wait_for_function("document.querySelector('[data-runner=\"recap+\"] [data-count]').innerText > 1")
 
 
 def test_a_node_is_explained_from_the_tree_the_list_and_the_table(address):

@@ -4,7 +4,7 @@ import json
 
 import gradio as gr
 import pytest
-from app_fakes import FakeEngine
+from app_fakes import FakeEngine, make_trace
 from gradio.data_classes import ImageData
 
 from app import texts
@@ -52,6 +52,16 @@ def test_a_run_fills_cards_verdict_inspector_and_download():
     assert "kB" in shown["download"]["label"]
     assert texts.WITHOUT_PICTURE in shown["message"]
     assert shown["run"]["interactive"] and not shown["stop"]["interactive"]
+
+
+def test_recap_plus_is_offered_with_a_sentence_and_is_off_until_it_is_ticked():
+    page = build_page(Serving(FakeEngine(make_trace(steps=4, plus=True))))
+    lanes, *_ = (block for block in page.blocks.values() if getattr(block, "label", "") == "Lanes")  # the first tab's
+    assert lanes.value == ["ar", "tr", "recap"] and "recap+" in dict(lanes.choices).values()
+    assert "this project’s variant" in lanes.info
+    shown = run(page, lanes=["recap+"])
+    assert shown["cards"].count("data-lane") == 1 and "persistent" in shown["strip"] and "local" not in shown["strip"]
+    assert 'data-lane="recap+"' in shown["facts"] and "persistent" in shown["why"]
 
 
 def test_ar_alone_has_timing_but_no_trees():

@@ -3,7 +3,7 @@
 import pytest
 from tiny_models import random_request, tiny_engine
 
-from recap_engine.engine import LANES
+from recap_engine.engine import ALL_LANES
 from recap_engine.settings import Settings
 from recap_engine.trace import RequestTrace
 from recap_engine.weighting import chances
@@ -16,7 +16,7 @@ def trace():
     for seed in (0, 1):  # the second request finds hot memories
         request = random_request("qwen3_vl", seed)
         request.image_sha = str(seed)
-        lanes = [engine.answer(request, lane, settings) for lane in LANES]
+        lanes = [engine.answer(request, lane, settings) for lane in ALL_LANES]
     return engine.trace(request, lanes, settings)
 
 
@@ -68,8 +68,17 @@ def test_sources_are_labelled(trace):
     assert contextual == {2}, "contextual memory knows this request only"
 
 
+def test_the_scope_of_a_source_is_its_lanes(trace):
+    assert trace.lanes["recap"].scopes == {1: "persistent", 2: "local", 3: "local"}
+    for lane in trace.lanes.values():
+        nodes = lane.nodes_frame()
+        for order, scope in zip(nodes["order"], nodes["scope"], strict=True) if len(nodes) else ():
+            assert scope == ("local" if lane.name == "recap" and order > 1 else "persistent")
+    assert 3 in set(trace.lanes["recap+"].nodes_frame()["order"])
+
+
 def test_records_say_what_was_recalled_and_what_was_found(trace):
-    for name in ("tr", "recap"):
+    for name in ("tr", "recap", "recap+"):
         lane = trace.lanes[name]
         for number, step in enumerate(lane.steps):
             inner = {parent + 1 for parent in step.parents}

@@ -1,4 +1,4 @@
-"""What the memories hold and find, and how often what they propose is accepted: RECAP and Token Recycling together."""
+"""What the memories hold and find, and how often what they propose is accepted: all drafting lanes together."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from app.figures.base import styled
-from app.marks import LANES, SOURCE_COLOURS
-from recap_engine.trace import SCOPES, LaneTrace, RequestTrace, StepTrace
+from app.marks import DRAFTING, LANES, ORDER_COLOURS, SOURCES
+from recap_engine.trace import LOCAL, PERSISTENT, LaneTrace, RequestTrace, StepTrace
 
-SOURCE_TICKS = {1: "1-gram", 2: "2-gram", 3: "3-gram"}
+SOURCE_TICKS = {order: f"{order}-gram" for order in ORDER_COLOURS}
+LEGEND_ROW_PX = 20
+DASHES = {"recap": "solid", "recap+": "dot", "tr": "dash"}
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,7 @@ class Tally:
 
 def drafting(trace: RequestTrace) -> list[LaneTrace]:
     """The lanes that draft from memories, RECAP first."""
-    return [trace.lanes[name] for name in ("recap", "tr") if name in trace.lanes]
-
-
-def orders_of(lane: LaneTrace) -> tuple[int, ...]:
-    """The lengths of the keys that a lane looks up."""
-    return (1,) if lane.name == "tr" else (1, 2, 3)
+    return [trace.lanes[name] for name in DRAFTING if name in trace.lanes]
 
 
 def tallies(lane: LaneTrace, kind: Callable[[StepTrace, int], Any]) -> dict[Any, Tally]:
@@ -57,7 +54,7 @@ def by_order(lane: LaneTrace) -> dict[int, Tally]:
 
 
 def by_scope(lane: LaneTrace) -> dict[str, Tally]:
-    return tallies(lane, lambda step, node: SCOPES[step.orders[node]])
+    return tallies(lane, lambda step, node: lane.scopes[step.orders[node]])
 
 
 def by_depth(lane: LaneTrace) -> dict[int, Tally]:
@@ -70,33 +67,40 @@ def lookups(step: StepTrace, order: int) -> tuple[int, int]:
     return sum(found), len(found)
 
 
-def _lines(trace: RequestTrace, value: Callable[[LaneTrace, int], Iterable[float]], hover: str) -> list[dict[str, Any]]:
-    """One line per memory over the steps: RECAP's in the colours of their order, Token Recycling's in its lane's."""
+def _lines(
+    trace: RequestTrace, value: Callable[[LaneTrace, int], Iterable[float]], hover: str, **yaxis: Any
+) -> go.Figure:
+    """One line per memory over the steps, in the colours of their order; Token Recycling's in its lane's."""
     traces = []
     for lane in drafting(trace):
-        for order in orders_of(lane):
-            name = f"{LANES[lane.name].short} {SOURCE_TICKS[order]}, {SCOPES[order]}"
-            colour = LANES["tr"].colour if lane.name == "tr" else SOURCE_COLOURS[order]
+        for order, source in SOURCES[lane.name].items():
+            name = f"{LANES[lane.name].short} {source.name}"
+            colour = LANES["tr"].colour if lane.name == "tr" else source.colour
             traces.append(
                 dict(
                     x=list(range(1, lane.n_steps + 1)),
                     y=list(value(lane, order)),
                     mode="lines",
                     name=name,
-                    line=dict(color=colour, width=2.4, dash="dash" if lane.name == "tr" else "solid"),
+                    line=dict(color=colour, width=2.4, dash=DASHES[lane.name]),
                     hovertemplate=f"{name}<br>{hover} at step %{{x}}<extra></extra>",
                 )
             )
-    return traces
+    return styled(
+        traces,
+        height=300 + LEGEND_ROW_PX * max(0, len(traces) - 4),  # on a narrow page a name is a row of the legend
+        xaxis=dict(title="step", rangemode="tozero"),
+        yaxis=yaxis,
+    )
 
 
 def sizes_figure(trace: RequestTrace) -> go.Figure:
     """How many keys of each memory hold a record, over the steps. The persistent ones start as they were left."""
-    return styled(
-        _lines(trace, lambda lane, order: [step.memory.get(f"order{order}", 0) for step in lane.steps], "%{y} keys"),
-        xaxis=dict(title="step", rangemode="tozero"),
-        yaxis=dict(title="keys with a record", rangemode="tozero"),
-    )
+
+    def keys(lane: LaneTrace, order: int) -> Iterable[float]:
+        return [step.memory.get(f"order{order}", 0) for step in lane.steps]
+
+    return _lines(trace, keys, "%{y} keys", title="keys with a record", rangemode="tozero")
 
 
 def hits_figure(trace: RequestTrace) -> go.Figure:
@@ -107,11 +111,8 @@ def hits_figure(trace: RequestTrace) -> go.Figure:
         sums = zip(accumulate(found for found, _ in counts), accumulate(tried for _, tried in counts), strict=True)
         return [found / tried if tried else 0.0 for found, tried in sums]
 
-    return styled(
-        _lines(trace, rates, "%{y:.1%} found a record"),
-        xaxis=dict(title="step", rangemode="tozero"),
-        yaxis=dict(title="keys that had a record", tickformat=".0%", range=[0, 1.03]),
-    )
+    hover = "%{y:.1%} found a record"
+    return _lines(trace, rates, hover, title="keys that had a record", tickformat=".0%", range=[0, 1.03])
 
 
 def _bars(lane: LaneTrace, xs: Any, counts: list[Tally], labelled: bool = False) -> dict[str, Any]:
@@ -132,13 +133,13 @@ def _bars(lane: LaneTrace, xs: Any, counts: list[Tally], labelled: bool = False)
 def acceptance_figure(trace: RequestTrace) -> go.Figure:
     """Accepted over proposed candidates, by source and by scope of the largest share."""
     none = Tally(0, 0)
-    ticks = [*SOURCE_TICKS.values(), "persistent", "local"]
+    ticks = [*SOURCE_TICKS.values(), PERSISTENT, LOCAL]
     groups = ["by source"] * 3 + ["by scope"] * 2
     traces = []
     for lane in drafting(trace):
         orders, scopes = by_order(lane), by_scope(lane)
         counts = [orders.get(order, none) for order in SOURCE_TICKS]
-        counts += [scopes.get(scope, none) for scope in ("persistent", "local")]
+        counts += [scopes.get(scope, none) for scope in (PERSISTENT, LOCAL)]
         traces.append(_bars(lane, [groups, ticks], counts, labelled=True))
     return _rates(traces)
 

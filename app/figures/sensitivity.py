@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from app.figures.base import styled
-from app.marks import LANES
+from app.marks import DRAFTING, LANES
 from app.sensitive import Counts, Split
 
 KINDS = ("image-sensitive", "other states")
@@ -16,8 +16,10 @@ KINDS = ("image-sensitive", "other states")
 def split_figure(splits: Mapping[str, Split]) -> go.Figure:
     """Grouped bars: per group of `splits` (this answer, this visit) both kinds of states, a bar for each lane."""
     traces = []
-    for name in ("recap", "tr"):
+    for name in DRAFTING:
         shown = {words: parts[name] for words, parts in splits.items() if name in parts}
+        if not shown:
+            continue
         counts: list[Counts] = [count for pair in shown.values() for count in pair]
         mark = LANES[name]
         traces.append(

@@ -9,12 +9,13 @@ from typing import Any
 import plotly.graph_objects as go
 
 from app.figures.base import CLEAR, GRID, MONO, styled
-from app.marks import BONUS_COLOUR, HALO_COLOUR, NEUTRAL, SOURCE_COLOURS, SOURCE_NAMES, shortened, shown
+from app.marks import BONUS_COLOUR, HALO_COLOUR, NEUTRAL, SourceMark, shortened, shown
 from recap_engine.trace import ROOT, StepTrace
 
 ROW_PX = 24  # height of one row of the tree: a marker and the text above its edge
 COLUMN_PX = 84  # least width of one depth; the page lets a tree that is wider than the screen scroll
 LABEL = 11  # characters of a token's text that fit above its edge
+SYMBOLS = {False: "circle", True: "triangle-up"}  # by whether the source is a long key that outlives its request
 GAP = 0.009  # part of the width by which an edge stops short of a marker's centre: a hollow marker stays hollow
 CURVE = [(t / 12, (t / 12) ** 2 * (3 - t / 6)) for t in range(13)]  # a smooth step, (x, y) from (0, 0) to (1, 1)
 BEND = 0.38  # part of a column in which an edge bends; the rest runs level and carries the token's text
@@ -58,13 +59,16 @@ def tidy_rows(children: Mapping[int, list[int]], top: int = ROOT) -> dict[int, f
     return {node: row - highest for node, row in rows.items()}
 
 
-def tree_figure(step: StepTrace, token_text: Mapping[int, str], chosen: Collection[int] = ()) -> go.Figure:
+def tree_figure(
+    step: StepTrace, sources: Mapping[int, SourceMark], token_text: Mapping[int, str], chosen: Collection[int] = ()
+) -> go.Figure:
     """The candidate tree of one step: depth runs to the right, better-ranked siblings stand higher.
 
-    A filled marker is accepted, a hollow one rejected, a hollow and faint one unreached; the colour is the source with
-    the largest share, a ring says that several orders proposed the token. The bold line is the accepted path, up to
-    the bonus token, which counts as node `len(step.tokens)` here. The `chosen` nodes stand in a halo. The trace named
-    `nodes` has one marker per node of the step, in the step's order; its customdata is the node's number.
+    A filled marker is accepted, a hollow one rejected, a hollow and faint one unreached. Colour and shape are those of
+    the source with the largest share, one of `sources` by order; a ring says that several orders proposed the token.
+    The bold line is the accepted path, up to the bonus token, which counts as node `len(step.tokens)` here. The
+    `chosen` nodes stand in a halo. The trace named `nodes` has one marker per node of the step, in the step's order;
+    its customdata is the node's number.
     """
     bonus = len(step.tokens)
     last_accepted = step.accepted[-1] if step.accepted else ROOT
@@ -81,10 +85,10 @@ def tree_figure(step: StepTrace, token_text: Mapping[int, str], chosen: Collecti
     places = {node: (depth, rows[node]) for node, depth in depths.items()}
 
     traces = [
-        *_legend(),
+        *_legend(sources),
         *_edges(step, places, GAP * (deepest + 1)),
         _points("halo", [places[node] for node in chosen if node in places], color=HALO_COLOUR, size=31),
-        *_nodes(step, token_text, places),
+        *_nodes(step, sources, token_text, places),
         _end("root", places[ROOT], step.root_token, NEUTRAL, "square", "the last committed token", token_text),
     ]
     if step.bonus is not None:
@@ -110,10 +114,10 @@ def tree_figure(step: StepTrace, token_text: Mapping[int, str], chosen: Collecti
     )
 
 
-def _legend() -> list[dict[str, Any]]:
+def _legend(sources: Mapping[int, SourceMark]) -> list[dict[str, Any]]:
     """Traces without points that explain the marks of the others."""
     marks: dict[str, dict[str, Any]] = {
-        **{SOURCE_NAMES[order]: dict(color=colour, size=12) for order, colour in SOURCE_COLOURS.items()},
+        **{mark.name: dict(color=mark.colour, size=12, symbol=SYMBOLS[mark.outlives]) for mark in sources.values()},
         "several orders agree": dict(color=NEUTRAL, size=11, symbol="circle-dot"),
         "bonus token": dict(color=BONUS_COLOUR, size=11, symbol="diamond"),
         "accepted": dict(color=NEUTRAL, size=12),
@@ -172,11 +176,15 @@ def _points(name: str, places: Collection[tuple[float, float]], **marker: Any) -
 
 
 def _nodes(
-    step: StepTrace, token_text: Mapping[int, str], places: Mapping[int, tuple[float, float]]
+    step: StepTrace,
+    sources: Mapping[int, SourceMark],
+    token_text: Mapping[int, str],
+    places: Mapping[int, tuple[float, float]],
 ) -> list[dict[str, Any]]:
     """The rings and the markers of a step's nodes."""
     nodes = range(len(step.tokens))
-    colours = [SOURCE_COLOURS[order] for order in step.orders]
+    marks = [sources[order] for order in step.orders]
+    colours = [mark.colour for mark in marks]
     accepted = [decision == "accepted" for decision in step.decisions]
     opacity = [FAINT if decision == "unreached" else 1.0 for decision in step.decisions]
     agreed = [node for node in nodes if step.agree[node] > 1]
@@ -196,6 +204,7 @@ def _nodes(
         marker=dict(
             color=[colour if filled else CLEAR for colour, filled in zip(colours, accepted, strict=True)],
             size=12,
+            symbol=[SYMBOLS[mark.outlives] for mark in marks],
             line=dict(color=colours, width=2.2),
             opacity=opacity,
         ),
@@ -203,7 +212,7 @@ def _nodes(
         textposition="top left",
         textfont=dict(family=MONO, size=12, color=[_grey(min(1.0, value + 0.2)) for value in opacity]),
         customdata=list(nodes),
-        hovertext=[node_hover(step, node, token_text) for node in nodes],
+        hovertext=[node_hover(step, node, sources, token_text) for node in nodes],
         hoverinfo="text",
         name="nodes",
         showlegend=False,
@@ -239,7 +248,7 @@ def _end(
     )
 
 
-def node_hover(step: StepTrace, node: int, token_text: Mapping[int, str]) -> str:
+def node_hover(step: StepTrace, node: int, sources: Mapping[int, SourceMark], token_text: Mapping[int, str]) -> str:
     """What is known of one node, as the lines of its hover label."""
     token, parent = step.tokens[node], step.parents[node]
     above = step.root_token if parent == ROOT else step.tokens[parent]
@@ -249,7 +258,7 @@ def node_hover(step: StepTrace, node: int, token_text: Mapping[int, str]) -> str
         (
             f"<b>{escape(shown(token, token_text), quote=False)}</b> (id {token})",
             f"node {node}, depth {step.depths[node]}, after {escape(shown(above, token_text), quote=False)}",
-            f"source: {SOURCE_NAMES[step.orders[node]]}{orders}",
+            f"source: {sources[step.orders[node]].name}{orders}",
             f"fused probability {step.fused[node]:.3f} · path {step.path[node]:.3f}",
             f"shares: {shares}",
             f"<b>{step.decisions[node]}</b>: target gives it {step.target_probs[node]:.3f}, "

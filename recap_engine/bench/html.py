@@ -20,7 +20,7 @@ COLOURS = {
     "tr-best": "#E8925A",
     "tr-same": "#F0BE9C",
     "recap": "#0072B2",
-    "recap+": "#56B4E9",
+    "recap+": "#7733EE",
     "oracle": "#117733",
 }
 OTHERS = "#44AA99"
