@@ -176,9 +176,9 @@ def _lay_out_steps() -> StepsTab:
         aligned = gr.Checkbox(False, label="All lanes that draft under each other, aligned", elem_id="aligned")
         strip = gr.HTML(elem_id="strip")
         with gr.Row(equal_height=True):
-            lane = gr.Radio([], label="Lane", elem_id="lane", scale=3, min_width=250)
-            step = gr.Slider(1, 2, value=1, step=1, label="Step", elem_id="step", scale=3, min_width=260)
-            with gr.Column(scale=2, min_width=290), gr.Row():
+            lane = gr.Radio([], label="Lane", elem_id="lane", scale=10, min_width=250)
+            step = gr.Slider(1, 2, value=1, step=1, label="Step", elem_id="step", scale=9, min_width=260)
+            with gr.Column(scale=9, min_width=290), gr.Row():
                 previous = gr.Button("← Previous", elem_id="previous", size="md", min_width=90)
                 play = gr.Button("▶ Play", elem_id="play", size="md", min_width=80)
                 following = gr.Button("Next →", elem_id="next", size="md", min_width=90)

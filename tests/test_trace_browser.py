@@ -19,7 +19,7 @@ RECORDED = FOLDER / "description.json.gz"
 @pytest.fixture(scope="module")
 def url():
     """A page that began with a made-up trace."""
-    with served(build_page(Serving(), Opened(make_trace(), "made-up.json.gz"))) as address:
+    with served(build_page(Serving(), Opened(make_trace(plus=True), "made-up.json.gz"))) as address:
         yield address
 
 
