@@ -34,7 +34,6 @@ CASES: dict[str, tuple[list[Image.Image], list[tuple[str, str]]]] = {
     "4000 × 3000": ([WHOLE.resize((4000, 3000), Image.Resampling.NEAREST)], []),
 }
 TEXT = [kind for kind in PROCESSORS if kind in ("llama", "mistral", "qwen2", "qwen3", "gpt_neox")]
-STATIC = ["llava", "gemma3"]
 PAIRS = [(kind, case) for kind in PROCESSORS for case in CASES if kind not in TEXT or not CASES[case][0]]
 
 
@@ -80,7 +79,6 @@ def test_an_end_of_sequence_inside_a_path_ends_the_answer_there(engine_of, kind)
             trace = engine.answer(request, lane, Settings(max_new_tokens=24, budget=16))
             assert trace.tokens == expected
             assert trace.stopped == "eos"
-            assert lane != "recap" or trace.steps[-1].bonus is None, "it stood inside an accepted path"
     finally:
         settings.eos_token_id = given
 
@@ -99,15 +97,6 @@ def test_pictures_stand_where_they_belong(engine_of, kind):
     ids = engine.prepare("What?", [SMALL, TALL], TURNS).inputs["input_ids"][0]
     before = engine.tokenizer.decode(ids[: (ids == token).nonzero().max() + 1])
     assert not any(text in before for turn in TURNS for text in turn)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in PROCESSORS if kind not in TEXT])
-def test_a_larger_picture_takes_more_tokens_unless_the_family_has_one_size_for_all(engine_of, kind):
-    """Static and dynamic resolution; either way every lane gives the ids of `generate`, see above."""
-    engine = engine_of(kind)
-    small, large = (engine.prepare("What?", picture).prompt_tokens for picture in (WHOLE.resize((12, 12)), WHOLE))
-    assert (small == large) == (kind in STATIC)
-    assert small <= large
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PROCESSORS if kind not in TEXT])

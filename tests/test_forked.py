@@ -2,7 +2,6 @@
 
 import multiprocessing
 import pickle
-import time
 from threading import Barrier, Thread
 
 import gradio as gr
@@ -26,9 +25,8 @@ END = "end"
 class Lender:
     """Like `spaces.GPU`: a generator runs in a forked process; what goes in and what comes out is pickled."""
 
-    def __init__(self, reuse=False, waits_s=0.0):
+    def __init__(self, reuse=False):
         self.reuse = reuse
-        self.waits_s = waits_s  # until it has a GPU to lend
         self.asked = []
         self.sent = []
         self.worker = None
@@ -40,7 +38,6 @@ class Lender:
                 self.asked.append(duration(*arguments))
                 if self.spent:
                     raise gr.Error("You have used up your GPU quota.")
-                time.sleep(self.waits_s)
                 worker = self.worker if self.reuse and self.worker else self.fork(task)
                 self.worker = worker
                 requests, reports = worker
