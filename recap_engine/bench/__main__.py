@@ -5,7 +5,7 @@
     compare A B     two runs side by side
     ablation        which of RECAP's choices earns what
     costs           what recording, long answers and memories cost
-    check FOLDER    are the figures that this project promises reached? The exit status says so
+    check FOLDER    are the figures that this project promises reached? The exit status says so (or --check FOLDER)
 """
 
 import argparse
@@ -34,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if arguments and arguments[0] in COMMANDS:
             return COMMANDS[arguments[0]](arguments[1:])
-        return measure(_parser().parse_args(arguments))
+        asked = _parser().parse_args(arguments)
+        return check.main(asked.check) if asked.check else measure(asked)
     except RecapError as error:
         print(f"recap_engine.bench: {error}", file=sys.stderr)
         return 1
@@ -68,7 +69,7 @@ def measure(asked: argparse.Namespace) -> int:
             print(report.text(session.setting, session.measurements))
             if session.folder:
                 report.write(session.folder, session.setting, session.measurements)
-    return check.tell([(session.setting, session.measurements)], []) if asked.check else 0
+    return 0 if asked.check is None else check.tell([(session.setting, session.measurements)], [])
 
 
 def _budget(text: str) -> int | str:
@@ -86,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--lanes", type=options.split, default=[], help="some of the lanes below, with commas; default: all")
     add("--adapter", action="append", default=[], help="a Python file that adds lanes of your own (see bench/lanes.py)")
     add("--out", help="folder for results, tables and the report; a run that was interrupted there is taken up")
-    add("--check", action="store_true", help="then do what `check` does with this run")
+    add("--check", nargs="*", metavar="FOLDER", help="then do what `check` does with this run; or only with FOLDERs")
     return parser
 
 

@@ -1,6 +1,7 @@
 """What RECAP costs beside the passes it saves: recording a trace, long answers, memory, work outside the target.
 
-`python -m recap_engine.bench costs --out FOLDER` prints a table and writes costs.json, which `check` reads.
+`python -m recap_engine.bench costs --out FOLDER` prints a table and writes costs.json, which `check` reads. What is
+compared takes turns, so that a slow moment hits both; figures are medians with a 95 % bootstrap interval.
 """
 
 import argparse
@@ -10,24 +11,31 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+import torch
+from torch import nn
+
 from recap_engine.bench import options
-from recap_engine.bench.ratios import ratio
+from recap_engine.bench.ratios import DRAWS
 from recap_engine.bench.report import aligned
 from recap_engine.engine import Engine
 from recap_engine.errors import RecapError
+from recap_engine.models.packing import PackedLinear
 from recap_engine.request import Request
 from recap_engine.settings import Settings
-from recap_engine.target import Target
-from recap_engine.trace import LaneTrace
+from recap_engine.stepcost import CONTEXT, comb
+from recap_engine.target import Reads, Target
+from recap_engine.trace import StepTrace
 
 FILE = "costs.json"
 EARLY, LATE = 100, 1000  # tokens of an answer: where the step's growth is looked at
 AROUND = 50  # tokens before and after
-REPEATS = 3  # of recorded against unrecorded runs
+REPEATS = 3  # of recorded against unrecorded runs, and of processes whose memory is looked at
+ROUNDS = 30  # of passes with packed layers against unpacked ones
+ROWS = (1, 9)  # of those passes: one token, and it with a tree of eight nodes
 NODES = 16  # of every tree while growth is measured: it is the same tree, early and late
 Figure = dict[str, float]  # "value", and "low" and "high" if it has an interval
 
@@ -57,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     for name, figure in measured(engine, requests, asked.lane, settings):
         print(f"measured {name}", file=sys.stderr)
         figures[name] = figure
-    figures["memory"] = {"value": memory_over_ar(arguments, asked.lane)}
+    figures["memory"] = memory_over_ar(arguments, asked.lane)
     print(aligned(table(figures)))
     if asked.out:
         folder = Path(asked.out)
@@ -87,7 +95,8 @@ def measured(
     """All figures that one process can measure, by name."""
     yield from recording(engine, requests, lane, settings).items()
     yield "outside", outside(engine, requests, lane, settings)
-    yield "growth", {"value": growth(engine, requests[0], lane)}
+    yield "growth", growth(engine, requests[0], lane)
+    yield from packing(engine).items()
 
 
 def table(figures: dict[str, Figure]) -> list[list[str]]:
@@ -96,6 +105,7 @@ def table(figures: dict[str, Figure]) -> list[list[str]]:
         "recording_waited": "recording a trace, as one waits for it, %",
         "outside": "draft, accept and update of a step's time, %",
         "growth": f"step at {LATE} tokens over step at {EARLY}, beyond AR's own growth",
+        **{f"packing_{rows}": f"speed of packed layers over unpacked, rows in a pass: {rows}" for rows in ROWS},
         "memory": "resident memory over AR's, MB",
     }
     cells = [["what", "measured", "95 % interval"]]
@@ -123,21 +133,25 @@ def recording(engine: Engine, requests: Sequence[Request], lane: str, settings: 
             if len(trace.tokens) > 1:
                 by_clock.append(times[True][0] / times[False][0])
                 by_wall.append(times[True][1] / times[False][1])
-    return {"recording": _percent_more(by_clock), "recording_waited": _percent_more(by_wall)}
+    found = {"recording": middle(by_clock), "recording_waited": middle(by_wall)}
+    return {name: {part: 100 * (value - 1) for part, value in figure.items()} for name, figure in found.items()}
 
 
-def _percent_more(ratios: Sequence[float]) -> Figure:
-    """The median, and the interval of the mean, as percent over 1."""
-    found = ratio(ratios)
-    if found is None:
-        raise RecapError("Every answer was one token long, so there is no step to measure; ask longer questions.")
-    return {
-        name: 100 * (value - 1) for name, value in (("value", found.median), ("low", found.low), ("high", found.high))
-    }
+def middle(values: Sequence[float], others: Sequence[float] = (1.0,)) -> Figure:
+    """The median of `values` over that of `others`, with its 95 % bootstrap interval. Raises RecapError for no values.
+
+    The seed is fixed.
+    """
+    if not values or not others:
+        raise RecapError("Every answer was so short that there is no step to measure; ask longer questions.")
+    rng = np.random.default_rng(0)
+    medians = (np.median(rng.choice(group, (DRAWS, len(group))), axis=1) for group in (values, others))
+    low, high = np.quantile(np.divide(*medians), (0.025, 0.975))
+    return {"value": float(np.median(values) / np.median(others)), "low": float(low), "high": float(high)}
 
 
 def outside(engine: Engine, requests: Sequence[Request], lane: str, settings: Settings) -> Figure:
-    """The part of a step's time that is not the target's pass, in %: the median of the requests' sums."""
+    """The part of a step's time that is not the target's pass, in %, of each request's steps together."""
     own = engine.apart()
     shares = []
     for request in requests:
@@ -145,42 +159,91 @@ def outside(engine: Engine, requests: Sequence[Request], lane: str, settings: Se
         beside = sum(step.draft_s + step.accept_s + step.update_s for step in steps)
         whole = beside + sum(step.verify_s for step in steps)
         shares += [100 * beside / whole] if steps else []
-    return {"value": median(shares), "low": min(shares), "high": max(shares)}
+    return middle(shares)
 
 
-def growth(engine: Engine, request: Request, lane: str) -> float:
-    """A step at LATE tokens of answer over one at EARLY, over the same of AR's; trees of NODES nodes.
+def growth(engine: Engine, request: Request, lane: str) -> Figure:
+    """A step at LATE tokens of answer over one at EARLY, each over AR's at the same place; trees of NODES nodes.
 
-    Raises RecapError if the model has no room for so long an answer.
+    The lane and AR say the same answer side by side, whoever is behind taking the next step, so a step is compared with
+    one that AR took in the same moment. Raises RecapError if the model has no room for so long an answer.
     """
     endless = Engine(Endless(engine.target.model, engine.target.family), engine.processor, engine.model_name)
-    endless.step_cost, endless.target.threads = engine.step_cost, engine.target.threads
+    endless.target.threads = engine.target.threads
     settings = Settings(max_new_tokens=LATE + AROUND, budget=NODES, floor=0.0, record=False)
-    of_lane, of_ar = (_growth(endless.answer(request, name, settings)) for name in (lane, "ar"))
-    return of_lane / of_ar
+    runs = {name: endless.run(request, name, settings) for name in (lane, "ar")}
+    said = dict.fromkeys(runs, 0)
+    latest: dict[str, float] = {}
+    ratios: dict[int, list[float]] = {EARLY: [], LATE: []}
+    while runs:
+        name = min(runs, key=said.__getitem__)
+        progress = next(runs[name])
+        said[name] = progress.n_tokens
+        if progress.step:
+            latest[name] = _step_s(progress.step)
+            near = [at for at in ratios if abs(progress.step.root_position - at) <= AROUND]
+            if name == lane and near and "ar" in latest:
+                ratios[near[0]].append(latest[lane] / latest["ar"])
+        if progress.done:
+            del runs[name]
+    return middle(ratios[LATE], ratios[EARLY])
 
 
-def _growth(trace: LaneTrace) -> float:
-    late, early = (_step_s(trace, at) for at in (LATE, EARLY))
-    return late / early
+def _step_s(step: StepTrace) -> float:
+    return step.draft_s + step.verify_s + step.accept_s + step.update_s
 
 
-def _step_s(trace: LaneTrace, at: int) -> float:
-    """Seconds of a step around the answer's token `at`: the median."""
-    near = [step for step in trace.steps if abs(step.root_position - at) <= AROUND]
-    return median(step.draft_s + step.verify_s + step.accept_s + step.update_s for step in near)
+def packing(engine: Engine) -> dict[str, Figure]:
+    """How many times as fast passes are with packed layers as with the same weights unpacked; nothing without such."""
+    target = engine.target
+    places = [
+        (parent, name, layer, unpacked(layer))
+        for parent in target.model.modules()
+        for name, layer in parent.named_children()
+        if isinstance(layer, PackedLinear)
+    ]
+    if not places:
+        return {}
+    trees = {rows: comb(rows - 1) for rows in ROWS}
+    buffer = target.open(target.prefill({"input_ids": torch.zeros(1, CONTEXT, dtype=torch.long)}), 1, max(ROWS) - 1)
+    seconds: dict[tuple[int, bool], list[float]] = {(rows, plain): [] for rows in ROWS for plain in (True, False)}
+    for _ in range(ROUNDS):
+        for plain in (True, False):  # the packed ones come last, and stay
+            for parent, name, *layers in places:
+                setattr(parent, name, layers[plain])
+            target.verify(buffer, trees[max(ROWS)], Reads())  # brings the weights near
+            for rows, tree in trees.items():
+                start = perf_counter()
+                target.verify(buffer, tree, Reads())
+                seconds[rows, plain].append(perf_counter() - start)
+    return {
+        f"packing_{rows}": middle([a / b for a, b in zip(seconds[rows, True], seconds[rows, False], strict=True)])
+        for rows in ROWS
+    }
 
 
-def memory_over_ar(arguments: Sequence[str], lane: str) -> float:
+def unpacked(layer: PackedLinear) -> nn.Linear:
+    """An ordinary layer with the same weights."""
+    bias = torch.ops.quantized.linear_unpack_fp16(layer.packed)[1]
+    plain = nn.Linear(layer.in_features, layer.out_features, bias=bias is not None)
+    plain.weight.data = layer.weight
+    if bias is not None:
+        plain.bias.data = bias * layer.unscale
+    return plain.eval()
+
+
+def memory_over_ar(arguments: Sequence[str], lane: str) -> Figure:
     """MB that a lane's process holds at its peak beyond one that decodes plainly."""
-    held = []
-    for name in (lane, "ar"):
-        command = [sys.executable, "-m", "recap_engine.bench", "costs", *arguments, "--peak", name]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RecapError(f"The process that measures memory failed: {done.stderr.strip().splitlines()[-1]}")
-        held.append(float(done.stdout.split()[-1]))
-    return held[0] - held[1]
+    return middle([_peak_apart(arguments, lane) - _peak_apart(arguments, "ar") for _ in range(REPEATS)])
+
+
+def _peak_apart(arguments: Sequence[str], lane: str) -> float:
+    """`peak_mb` in a process of its own."""
+    command = [sys.executable, "-m", "recap_engine.bench", "costs", *arguments, "--peak", lane]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RecapError(f"The process that measures memory failed: {done.stderr.strip().splitlines()[-1]}")
+    return float(done.stdout.split()[-1])
 
 
 def peak_mb(engine: Engine, requests: Sequence[Request], lane: str, settings: Settings) -> float:
