@@ -150,8 +150,7 @@ class Forked:
         if report.cost and engine.measured_cost is None:
             engine.step_cost = report.cost
         with self._merging:
-            for name, changes in report.changes.items():
-                engine.memories[name].merge(changes)
+            engine.merge_memories(report.changes)
         if report.moment and report.moment.trace:  # lanes travel once, in the trace
             for name, run in report.moment.runs.items():
                 run.trace = report.moment.trace.lanes.get(name)

@@ -2,7 +2,7 @@
 
 import hashlib
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -18,8 +18,8 @@ from recap_engine import memory_file, stepcost, threads
 from recap_engine.decode import Progress, decode
 from recap_engine.decoders import Autoregressive, Decoder, Recap, RecapPlus, TokenRecycling
 from recap_engine.errors import RecapError, is_memory_full
-from recap_engine.images import MOST_PICTURES, fit_image, open_image
-from recap_engine.memory import TokenMemory
+from recap_engine.images import MOST_PICTURES, open_fitted
+from recap_engine.memory import Changes, TokenMemory
 from recap_engine.memory_file import Binding
 from recap_engine.models.check import check_tree
 from recap_engine.models.hub import Downloaded
@@ -34,6 +34,7 @@ from recap_engine.trace import LaneTrace, RequestTrace, Sensitivity, Setting
 
 LANES = ("ar", "tr", "recap")
 ALL_LANES = (*LANES, "recap+")
+BLENDING = ("recap+",)  # lanes whose records are blended, not replaced
 MEMORY_FULL = "The device's memory is full: try a smaller picture, a shorter answer or a smaller budget."
 Picture = Image.Image | str | Path | bytes
 
@@ -138,6 +139,11 @@ class Engine:
         """
         self.memories.update(memory_file.load(path, self.binding, self.target.vocabulary, self.memories))
 
+    def merge_memories(self, changes: Mapping[str, Changes]) -> None:
+        """Take over, lane by lane, what requests changed in copies of the persistent memories, losing nothing."""
+        for lane, changed in changes.items():
+            self.memories[lane].merge(changed, blends=lane in BLENDING)
+
     def clear_memories(self) -> None:
         """Forget all earlier requests."""
         for memory in self.memories.values():
@@ -162,14 +168,14 @@ class Engine:
         images = as_list(image)
         if len(images) > MOST_PICTURES:
             raise RecapError(f"A question may come with {MOST_PICTURES} pictures; these are {len(images)}.")
-        opened = [open_image(one) for one in images]
-        pictures = [fit_image(picture) for picture in opened]
+        opened = [open_fitted(one) for one in images]
+        pictures = [picture for picture, _ in opened]
         request = Request(
             build_inputs(self.processor, question, pictures, history),
             question,
             history,
             pictures,
-            given_sizes=[picture.size for picture in opened],
+            given_sizes=[size for _, size in opened],
         )
         if pictures:
             request.image_sha = hashlib.sha256(b"".join(picture.tobytes() for picture in pictures)).hexdigest()

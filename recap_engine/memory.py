@@ -200,20 +200,26 @@ class TokenMemory:
         pictures = {request: picture for request, picture in self.pictures.items() if request > mark.requests}
         return Changes(mark, self.requests, written, pictures, replace(self.promises))
 
-    def merge(self, changes: Changes) -> None:
+    def merge(self, changes: Changes, blends: bool = False) -> None:
         """Take over what requests changed in a copy of this memory, as if they had come after all that it served.
 
-        Meanwhile other requests may have been merged: their records stay but under the same keys, where the latest
-        wins, as ever, and the newcomers are numbered on.
+        Meanwhile other requests may have been merged: the newcomers are numbered on, and under a key that both wrote,
+        the latest wins, as ever. In a memory that `blends` they are blended instead: each holds what was there at the
+        mark, but nothing of the other.
         """
         shift = self.requests - changes.mark.requests
-        moved: dict[int, Record] = {}  # by identity, as one record may stand under several keys
+        known = changes.mark.requests if shift >= 0 else 0  # last request whose records the copy had, unless emptied
+        moved: dict[Record, Record] = {}  # by identity, as one record may stand under several keys
+        blended: dict[tuple[Record, Record], Record] = {}
         for order, table in changes.tables.items():
             for key, record in table.items():
-                if id(record) not in moved:
+                if record not in moved:
                     request, step, accepted = record.written
-                    moved[id(record)] = replace(record, written=(request + shift, step, accepted)) if shift else record
-                self.tables[order][key] = moved[id(record)]
+                    moved[record] = replace(record, written=(request + shift, step, accepted)) if shift else record
+                newcomer, held = moved[record], self.tables[order].get(key)
+                if blends and held is not None and held.written[0] > known:
+                    newcomer = blended.setdefault((held, newcomer), blend(held, newcomer))
+                self.tables[order][key] = newcomer
         self.pictures.update({request + shift: picture for request, picture in changes.pictures.items()})
         self.promises.merge(changes.mark.promises, changes.promises)
         self.requests = changes.requests + shift

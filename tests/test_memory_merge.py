@@ -6,7 +6,7 @@ import pytest
 from tiny_models import random_request, tiny_engine
 
 from recap_engine import memory as bounds
-from recap_engine.memory import Promises, Record, TokenMemory
+from recap_engine.memory import Promises, Record, TokenMemory, blend
 from recap_engine.settings import Settings
 
 SETTINGS = Settings(max_new_tokens=16, budget=16)
@@ -82,7 +82,87 @@ def test_a_request_that_ends_after_the_memory_was_emptied_is_its_first():
     assert memory.pictures == {1: "b"}
 
 
-@pytest.mark.parametrize("lane", ["tr", "recap"])
+def blended(memory, picture, keys, best):
+    """`memory` after one more request, which blended one record a key into what its keys of all lengths held."""
+    request = memory.begin(picture)
+    for step, key in enumerate(keys):
+        entry, held = record(request, step, best), memory.rows.get(key)
+        entry = blend(held, entry) if held else entry
+        memory.rows[key], memory.pairs[key, key], memory.triples[key, key, key] = entry, entry, entry
+    return memory
+
+
+def blended_elsewhere(memory, *request):
+    copy = pickle.loads(pickle.dumps(memory.copy()))
+    mark = copy.mark()
+    blended(copy, *request)
+    return pickle.loads(pickle.dumps(copy.changes_since(mark)))
+
+
+def test_what_two_concurrent_requests_blended_into_a_memory_is_blended_again():
+    """Key 2 was known before, key 3 was new to both; 1 and 4 were written by one of them alone."""
+    memory = blended(TokenMemory(), "a", [1, 2], 5)
+    first, second = blended_elsewhere(memory, "b", [2, 3], 20), blended_elsewhere(memory, "c", [2, 3, 4], 40)
+    memory.merge(first, blends=True)
+    after_first = dict(memory.rows)
+    assert 5 in after_first[2].tokens and 20 in after_first[2].tokens, "with one alone nothing is blended twice"
+    assert contents(memory) == contents(blended(blended(TokenMemory(), "a", [1, 2], 5), "b", [2, 3], 20))
+    memory.merge(second, blends=True)
+    for key in (2, 3):
+        both, expected = memory.rows[key], blend(after_first[key], second.tables[1][key])
+        assert both.tokens == expected.tokens
+        assert both.chances == pytest.approx(expected.chances)
+        assert both.written[0] == 3
+    assert {20, 40} <= set(memory.rows[3].tokens)
+    assert memory.rows[1].tokens == [5, 6] and memory.rows[4].tokens == [40, 41]
+    assert memory.rows[3] is memory.pairs[3, 3] is memory.triples[3, 3, 3]
+
+
+def test_what_was_blended_before_the_memory_was_emptied_joins_what_came_after():
+    memory = blended(blended(TokenMemory(), "a", [9], 5), "a", [9], 5)
+    changes = blended_elsewhere(memory, "b", [1], 20)
+    memory.clear()
+    blended(memory, "c", [1], 40)
+    memory.merge(changes, blends=True)
+    assert {20, 40} <= set(memory.rows[1].tokens)
+    assert memory.pictures == {1: "c", 2: "b"}
+
+
+def test_of_two_concurrent_real_requests_of_recap_plus_a_key_of_both_holds_both():
+    """And under a key of one alone stands what it wrote, under any other what was there."""
+    engine = tiny_engine("llama")
+    engine.answer(random_request("llama", 0), "recap+", SETTINGS)
+    home, mark = engine.memories["recap+"], engine.memories["recap+"].mark()
+    before, changes = home.copy(), []
+    for seed in (1, 2):
+        other = engine.apart({"recap+": home.copy()})
+        other.answer(random_request("llama", seed), "recap+", SETTINGS)
+        changes.append(pickle.loads(pickle.dumps(other.memories["recap+"].changes_since(mark))))
+        engine.merge_memories({"recap+": changes[-1]})
+    shared = 0
+    for order, table in home.tables.items():
+        first, second = (changed.tables[order] for changed in changes)
+        assert set(table) == set(before.tables[order]) | set(first) | set(second)
+        for key, held in table.items():
+            one, two = first.get(key), second.get(key)
+            expected = blend(one, two) if one and two else one or two or before.tables[order][key]
+            assert held.tokens == expected.tokens
+            assert held.chances == pytest.approx(expected.chances)
+            shared += bool(one and two)
+    assert shared > 10
+
+
+def test_in_the_other_memories_the_latest_wins():
+    engine = tiny_engine("llama")
+    for lane in ("tr", "recap"):
+        memory = served(engine.memories[lane], "a", [1])
+        first, second = elsewhere(memory, "b", [1, 2], 20), elsewhere(memory, "c", [1, 2], 40)
+        for changes in (first, second):
+            engine.merge_memories({lane: changes})
+        assert memory.rows[1].tokens == memory.rows[2].tokens == [40, 41]
+
+
+@pytest.mark.parametrize("lane", ["tr", "recap", "recap+"])
 def test_a_real_request_merges_into_the_memory_it_would_have_left(lane):
     engine, other = tiny_engine("llama"), tiny_engine("llama")
     for number in (0, 1):
@@ -92,7 +172,9 @@ def test_a_real_request_merges_into_the_memory_it_would_have_left(lane):
     other.memories[lane] = home.copy()
     mark = home.mark()
     other.answer(random_request("llama", 1), lane, SETTINGS)
-    home.merge(other.memories[lane].changes_since(mark))
+    changes = other.memories[lane].changes_since(mark)
+    other.memories[lane] = home
+    other.merge_memories({lane: changes})
     assert contents(home) == contents(engine.memories[lane])
 
 
