@@ -37,7 +37,10 @@ class Limits:
     """ASGI middleware. Refuses with 429, 413 or 403, and a sentence."""
 
     def __init__(self, app: ASGIApp, behind_proxy: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
-        """`behind_proxy`: the visitor's address is the one that a proxy wrote into X-Forwarded-For."""
+        """`behind_proxy`: the visitor's address is the last of X-Forwarded-For, which the proxy wrote.
+
+        Those before it came with the request, so a client can make them up.
+        """
         self.app = app
         self.behind_proxy = behind_proxy
         self.clock = clock
@@ -67,7 +70,7 @@ class Limits:
 
     def _address(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
         if self.behind_proxy and b"x-forwarded-for" in headers:
-            return headers[b"x-forwarded-for"].decode("latin-1").split(",")[0].strip()
+            return headers[b"x-forwarded-for"].decode("latin-1").split(",")[-1].strip()
         return scope["client"][0] if scope.get("client") else ""
 
     def _allows(self, address: str, cost: float) -> bool:
