@@ -8,6 +8,9 @@ from PIL import Image
 
 from recap_engine.target import Prefill
 
+Size = tuple[int, int]  # width, height
+Reduced = tuple[Size, Size]  # of a picture, before and after it was scaled down
+
 
 @dataclass
 class Request:
@@ -17,7 +20,7 @@ class Request:
     question: str = ""
     history: Sequence[tuple[str, str]] = ()  # earlier turns, question and answer
     pictures: Sequence[Image.Image] = ()  # as the model is shown them
-    given_sizes: Sequence[tuple[int, int]] = ()  # width, height of each picture before it was made to fit
+    given_sizes: Sequence[Size] = ()  # of each picture before it was made to fit
     image_sha: str | None = None  # SHA-256 of all pictures' pixels
     prefill: Prefill | None = None
 
@@ -26,12 +29,12 @@ class Request:
         return self.inputs["input_ids"].shape[1]
 
     @property
-    def image_size(self) -> tuple[int, int] | None:
-        """Width, height of the first picture, as the model is shown it."""
+    def image_size(self) -> Size | None:
+        """Of the first picture, as the model is shown it."""
         return self.pictures[0].size if self.pictures else None
 
     @property
-    def reduced(self) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-        """Of every picture that was scaled down: its size before and after."""
+    def reduced(self) -> list[Reduced]:
+        """Every picture that was scaled down."""
         sizes = zip(self.given_sizes, (picture.size for picture in self.pictures), strict=True)
         return [(given, shown) for given, shown in sizes if shown[0] < given[0] or shown[1] < given[1]]

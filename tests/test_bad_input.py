@@ -28,7 +28,7 @@ from app.page import build_page
 from app.serving import Serving
 from recap_engine.engine import Engine
 from recap_engine.errors import RecapError
-from recap_engine.images import MOST_PIXELS, fit_image, open_image
+from recap_engine.images import MOST_PIXELS, fit_image, open_fitted
 from recap_engine.models.families import family_named
 from recap_engine.models.loading import EMBEDDED, read_processor
 from recap_engine.models.prompting import build_inputs, control_tokens
@@ -47,7 +47,7 @@ class OpensPictures(FakeEngine):
 
     def prepare(self, question: str, image: str | None = None) -> str:
         if image is not None:
-            assert math.prod(fit_image(open_image(image)).size) <= MOST_PIXELS
+            assert math.prod(open_fitted(image)[0].size) <= MOST_PIXELS
         return super().prepare(question, image)
 
 

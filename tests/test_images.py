@@ -8,7 +8,7 @@ from PIL import Image
 
 from recap_engine import images
 from recap_engine.errors import RecapError
-from recap_engine.images import MOST_ASPECT, MOST_PIXELS, fit_image, open_image
+from recap_engine.images import GAP, MOST_ASPECT, MOST_PIXELS, fit_image, open_fitted, open_image
 
 
 def encoded(picture, kind, **options):
@@ -74,14 +74,45 @@ def test_thin_pictures_get_white_borders(size):
     assert fitted.getpixel((0, 0)) == (255, 255, 255)
 
 
+@pytest.mark.parametrize(
+    ("mode", "kind"), [("RGB", "JPEG"), ("CMYK", "JPEG"), ("RGB", "PNG"), ("RGBA", "PNG"), ("LA", "PNG"), ("P", "GIF")]
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_large_picture_is_made_small_first_and_looks_the_same(monkeypatch, mode, kind, turned):
+    """Only the numbers of a palette's colours can't be averaged before they are looked up."""
+    flattened, flat = [], images._flat
+    monkeypatch.setattr(images, "MOST_PIXELS", 10_000)
+    monkeypatch.setattr(images, "_flat", lambda picture: flattened.append(picture.size) or flat(picture))
+    exif = Image.Exif()
+    exif[0x0112] = 6 if turned else 1
+    soft = Image.effect_mandelbrot((1001, 700), (-2, -1.5, 1, 1.5), 20).resize((91, 63)).resize((1001, 700))
+    file = encoded(soft.convert("RGB").convert(mode), kind, **({} if kind == "GIF" else {"exif": exif}))
+    fitted, size = open_fitted(file)
+    whole = open_image(file)
+    assert size == whole.size
+    expected = fit_image(whole)
+    assert fitted.size == expected.size
+    assert np.abs(np.asarray(fitted, dtype=float) - np.asarray(expected, dtype=float)).mean() < 2
+    if kind != "GIF":
+        assert np.prod(flattened[0]) < (2 * GAP) ** 2 * 10_000 < np.prod(size) == np.prod(flattened[1])
+
+
+def test_a_picture_in_memory_is_not_changed_by_being_shown_small(monkeypatch):
+    monkeypatch.setattr(images, "MOST_PIXELS", 10_000)
+    picture = Image.open(BytesIO(encoded(Image.new("RGB", (1000, 700)), "JPEG")))
+    assert open_fitted(picture)[0].width < 200
+    assert picture.size == (1000, 700)
+
+
 def test_what_is_not_a_picture_is_refused_in_a_sentence(tmp_path, monkeypatch):
     (tmp_path / "text.png").write_text("hello")
     whole = encoded(Image.new("RGB", (64, 64)), "PNG")
     files = [tmp_path / "text.png", tmp_path / "missing.png", tmp_path]
     for source in (*files, b"", whole[:60]):
-        with pytest.raises(RecapError) as caught:
-            open_image(source)
-        assert "\n" not in str(caught.value)
+        for opening in (open_image, open_fitted):
+            with pytest.raises(RecapError) as caught:
+                opening(source)
+            assert "\n" not in str(caught.value)
     monkeypatch.setattr(images, "FILE_PIXELS", 1000)
     with pytest.raises(RecapError, match="too large"):
         open_image(whole)
