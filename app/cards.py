@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 from app import texts
 from app.lanes import LaneRun, turn_order
 from app.marks import DRAFTING, LANES, seconds, visible
 from recap_engine.trace import Difference, RequestTrace
+
+if TYPE_CHECKING:
+    from recap_engine.request import Reduced
 
 STATES = {"idle": "", "waiting": "waiting", "running": "decoding", "done": "done", "stopped": "stopped"}
 EMPTY_HINTS = {
@@ -112,10 +116,17 @@ def _speedups(trace: RequestTrace) -> str:
     return f" Against AR's speed: {', '.join(times)}."
 
 
-def closing_words(lanes: Sequence[str], turn: int, with_picture: bool) -> str:
+def closing_words(lanes: Sequence[str], turn: int, with_picture: bool, reduced: Sequence[Reduced] = ()) -> str:
     """What a run was, once it has ended: in which order the lanes answered, and from what."""
     order = ", then ".join(LANES[name].name for name in turn_order(lanes, turn))
-    return f"{'' if with_picture else texts.WITHOUT_PICTURE + ' '}Order of this run: {order}."
+    parts = ["" if with_picture else texts.WITHOUT_PICTURE, f"Order of this run: {order}.", reduced_words(reduced)]
+    return " ".join(part for part in parts if part)
+
+
+def reduced_words(reduced: Sequence[Reduced]) -> str:
+    """Which pictures the model was not shown at their own size; nothing if there are none."""
+    sizes = "; ".join(f"{w} × {h} pixels as {less} × {lower}" for (w, h), (less, lower) in reduced)
+    return f"The model was shown {sizes}." if sizes else ""
 
 
 def notice(sentence: str, kind: str = "info") -> str:

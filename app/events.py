@@ -96,7 +96,7 @@ def wire_run(ask: AskPart, result: ResultPart, running: Running, visit: Visit) -
                 yield {ask.message: notice(texts.STILL_LOADING)}
             for moment in running.answer(asked, stop, session(request)):
                 yield {result.cards: lane_cards(moment.runs), ask.message: notice(moment.doing)}
-            told = notice(closing_words(list(moment.runs), turn, with_picture=picture is not None))
+            told = notice(closing_words(list(moment.runs), turn, picture is not None, moment.reduced))
             told_result = verdict(moment.trace) if moment.trace else ""
             yield {visit.trace: moment.trace, visit.asked: asked, result.verdict: told_result}
         except Exception as error:

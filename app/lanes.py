@@ -19,7 +19,7 @@ from recap_engine.trace import LaneTrace, RequestTrace, Sensitivity
 if TYPE_CHECKING:
     from recap_engine.decode import Progress
     from recap_engine.engine import Engine
-    from recap_engine.request import Request
+    from recap_engine.request import Reduced, Request
     from recap_engine.settings import Settings
 
 PAGE_INTERVAL_S = 0.1  # shortest time between two updates of the page
@@ -86,6 +86,7 @@ class Moment:
     doing: str
     runs: dict[str, LaneRun]
     trace: RequestTrace | None = None
+    reduced: Sequence[Reduced] = ()  # pictures that the model was shown smaller; the last moment tells
 
 
 def answer(engine: Engine, ask: Ask, stop: StopFlag) -> Iterator[Moment]:
@@ -108,7 +109,7 @@ def answer(engine: Engine, ask: Ask, stop: StopFlag) -> Iterator[Moment]:
         if stop.pressed:
             break
     traces = [run.trace for run in runs.values() if run.trace]
-    yield Moment("", runs, engine.trace(request, traces, ask.settings) if traces else None)
+    yield Moment("", runs, engine.trace(request, traces, ask.settings) if traces else None, request.reduced)
 
 
 def look(engine: Engine, ask: Ask, tokens: list[int]) -> Sensitivity:

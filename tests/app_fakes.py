@@ -166,6 +166,12 @@ def make_trace(nodes: int = 24, steps: int = 12, plus: bool = False) -> RequestT
     )
 
 
+class FakeRequest(str):
+    """The question. Its picture is as large as a test says."""
+
+    reduced: tuple = ()
+
+
 class FakeEngine:
     """Plays a made-up trace, step by step, as the engine would; `step_s` of real time a step."""
 
@@ -183,11 +189,11 @@ class FakeEngine:
         self.closed: list[str] = []
         self.memories = {name: TokenMemory() for name in ("tr", "recap", "recap+")}
 
-    def prepare(self, question: str, image: str | None = None) -> str:
+    def prepare(self, question: str, image: str | None = None) -> FakeRequest:
         if not question.strip():
             raise RecapError("Please ask a question.")
         self.prepared.append((question, image))
-        return question
+        return FakeRequest(question)
 
     def run(self, request: str, lane: str, settings: Settings) -> Iterator[Progress]:
         self.ran.append(lane)

@@ -7,6 +7,7 @@ from threading import Barrier, Thread
 import gradio as gr
 import pytest
 import torch
+from PIL import Image
 from test_memory_merge import contents
 from tiny_models import random_request, tiny_engine
 
@@ -211,6 +212,13 @@ def test_the_time_asked_for_fits_the_request(engine):
     run(forked, engine, "one")
     assert LEAST_S <= lender.asked[0] <= MOST_S
     assert forked.seconds(work[2]) != seconds[2], "the pace is a measured one now"
+
+
+def test_that_a_picture_was_made_smaller_is_told_here_too(engine):
+    request = random_request("llama", 0)
+    request.pictures, request.given_sizes = [Image.new("RGB", (30, 20))], [(90, 60)]
+    engine.prepare = lambda question, image=None: request
+    assert run(Forked(Lender()), engine, "one").reduced == [((90, 60), (30, 20))]
 
 
 def test_the_measured_cost_of_steps_comes_back(engine):

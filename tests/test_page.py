@@ -64,6 +64,27 @@ def test_recap_plus_is_offered_with_a_sentence_and_is_off_until_it_is_ticked():
     assert 'data-lane="recap+"' in shown["facts"] and "persistent" in shown["why"]
 
 
+@pytest.mark.parametrize(
+    ("reduced", "told"),
+    [
+        ([((4000, 3000), (1632, 1224))], "The model was shown 4000 × 3000 pixels as 1632 × 1224."),
+        (
+            [((4000, 3000), (1632, 1224)), ((90, 9000), (63, 6320))],
+            "The model was shown 4000 × 3000 pixels as 1632 × 1224; 90 × 9000 pixels as 63 × 6320.",
+        ),
+    ],
+)
+def test_pictures_that_the_model_was_shown_smaller_are_told(reduced, told):
+    class Reducing(FakeEngine):
+        def prepare(self, question, image=None):
+            request = super().prepare(question, image)
+            request.reduced = reduced
+            return request
+
+    assert told in run(build_page(Serving(Reducing())), picture="p.png")["message"]
+    assert "was shown" not in run(build_page(Serving(FakeEngine())), picture="p.png")["message"]
+
+
 def test_ar_alone_has_timing_but_no_trees():
     shown = run(build_page(Serving(FakeEngine())), lanes=["ar"])
     assert shown["inspector"]["visible"]
