@@ -103,10 +103,11 @@ class Forked:
         """See `lanes.answer`. The memories of `engine` gain what the run learnt. Raises RecapError."""
         slot = next(self._slots) % SLOTS
         self._board[slot] = 0
-        began, moment = time.monotonic(), None
+        began, moment = 0.0, None
         try:
             with closing(self._reports(engine, ask, slot)) as reports:
                 for report in reports:
+                    began = began or time.monotonic()  # now it has the GPU; the wait for one tells nothing of the pace
                     self._take(engine, report)
                     moment = cast(Moment, report.moment)
                     yield moment

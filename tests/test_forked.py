@@ -2,6 +2,7 @@
 
 import multiprocessing
 import pickle
+import time
 from threading import Barrier, Thread
 
 import gradio as gr
@@ -26,8 +27,9 @@ END = "end"
 class Lender:
     """Like `spaces.GPU`: a generator runs in a forked process; what goes in and what comes out is pickled."""
 
-    def __init__(self, reuse=False):
+    def __init__(self, reuse=False, waits_s=0.0):
         self.reuse = reuse
+        self.waits_s = waits_s  # until it has a GPU to lend
         self.asked = []
         self.sent = []
         self.worker = None
@@ -39,6 +41,7 @@ class Lender:
                 self.asked.append(duration(*arguments))
                 if self.spent:
                     raise gr.Error("You have used up your GPU quota.")
+                time.sleep(self.waits_s)
                 worker = self.worker if self.reuse and self.worker else self.fork(task)
                 self.worker = worker
                 requests, reports = worker
@@ -212,6 +215,13 @@ def test_the_time_asked_for_fits_the_request(engine):
     run(forked, engine, "one")
     assert LEAST_S <= lender.asked[0] <= MOST_S
     assert forked.seconds(work[2]) != seconds[2], "the pace is a measured one now"
+
+
+def test_the_wait_for_a_gpu_is_no_part_of_the_pace(engine):
+    forked, wait = Forked(Lender(waits_s=3.0)), 3.0
+    tokens = sum(lane.n_tokens for lane in run(forked, engine, "one").trace.lanes.values())
+    longer = Work(asked("one", 200, LANES), engine.binding, {}, None, 0)
+    assert forked.seconds(longer) < wait / tokens * 200 * len(LANES)
 
 
 def test_that_a_picture_was_made_smaller_is_told_here_too(engine):
