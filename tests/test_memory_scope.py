@@ -231,6 +231,31 @@ def test_a_program_that_is_ended_during_a_run_saves_what_it_learnt(engine, tmp_p
     assert engine.memories["recap"].requests >= 3
 
 
+KILLED = """
+import sys
+sys.path += [{tests!r}, {root!r}]
+from recap_engine.settings import Settings
+from tiny_models import random_request, tiny_engine
+engine = tiny_engine("llama")
+engine.answer(random_request("llama", 0), "recap+", Settings(max_new_tokens=64, budget=16))
+while True:
+    engine.save_memories({path!r})
+    print("saved", flush=True)
+"""
+
+
+def test_a_program_that_is_killed_while_it_saves_leaves_a_whole_file(engine, tmp_path):
+    path, tests = tmp_path / "m", Path(__file__).parent
+    code = KILLED.format(tests=str(tests), root=str(tests.parent), path=str(path))
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        for moment in range(3):
+            assert process.stdout.readline() == b"saved\n"
+            time.sleep(0.001 * moment)
+        process.kill()
+    engine.load_memories(path)
+    assert engine.memories["recap+"].rows
+
+
 def handler(page, name):
     return next(fn.fn for fn in page.fns.values() if fn.name == name)
 
