@@ -96,9 +96,11 @@ MODELS = (
 NO_CHOICE = "The host of this page has chosen the model; on your own machine you choose it here."
 ABOUT_MODELS = """
 **Memory** is an estimate for the chosen precision: the weights, a tenth on top, and 0.3 GB; *fits now* compares it with
-what is free while the model at hand is loaded. To make room for a large one, load the embedded model first. Precision
-*auto* is half precision on a GPU and float32, in which decoding is exactly lossless, elsewhere. Licences are those that
-the model cards name; read the card before you rely on one. A gated model wants `HF_TOKEN`.
+what is free while the model at hand is loaded. In float32 on an x86 CPU, loading needs that much and answering about
+half, as weights that were published in half precision stay so in memory. To make room for a large model, load the
+embedded one first. Precision *auto* is half precision on a GPU and float32, in which decoding is exactly lossless,
+elsewhere. Licences are those that the model cards name; read the card before you rely on one. A gated model wants
+`HF_TOKEN`.
 """
 NO_MODEL_CHIP = "no model loaded"
 LOADING_CHIP = "loading the model …"

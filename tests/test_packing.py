@@ -1,5 +1,7 @@
 """Packed linear layers: the same weights, the same float32 arithmetic."""
 
+import weakref
+
 import pytest
 import torch
 from tiny_models import BUILDERS, generated, random_request, tiny_engine
@@ -7,6 +9,7 @@ from torch import nn
 from transformers import AutoModelForImageTextToText
 
 from recap_engine.engine import ALL_LANES, Engine
+from recap_engine.models import packing
 from recap_engine.models.loading import EMBEDDED
 from recap_engine.models.packing import X86, PackedLinear, count_weights, exact_scale, pack
 from recap_engine.settings import Settings
@@ -71,6 +74,22 @@ def test_layers_that_would_change_stay_as_they_are():
     assert [type(layer) for layer in model] == [PackedLinear if X86 else nn.Linear, nn.Linear, nn.Linear]
     assert all(torch.equal(layer.weight, weight) for layer, weight in zip(model, before, strict=True))
     assert count_weights(model) == sum(weight.numel() for weight in before)
+
+
+@needs_x86
+def test_the_weights_of_a_packed_layer_are_freed_before_the_next_is_packed(monkeypatch):
+    model = nn.Sequential(*(nn.Sequential(linear(torch.ones(8, 8))) for _ in range(4)))
+    weights = [weakref.ref(block[0].weight) for block in model]
+    left = []
+
+    def look(weight):
+        left.append(sum(ref() is not None for ref in weights))
+        return 1.0
+
+    monkeypatch.setattr(packing, "exact_scale", look)
+    assert pack(model) == 4
+    assert left == [4, 3, 2, 1]
+    assert not any(ref() for ref in weights)
 
 
 @needs_x86

@@ -9,7 +9,9 @@ rows are what decoding multiplies: one alone, or those of a candidate tree. So p
 A layer whose weights are not exactly such numbers is never packed, so no weight is ever changed.
 """
 
+import ctypes
 import math
+from contextlib import suppress
 
 import torch
 from torch import nn
@@ -50,16 +52,31 @@ def pack(model: nn.Module) -> int:
     (MKL, 1 to 32 rows of 256 x 704).
     """
     packed = 0
-    for module in list(model.modules()):
-        for name, layer in list(module.named_children()):
-            if type(layer) is not nn.Linear or layer.weight.device.type != "cpu":
-                continue
-            if X86 and (scale := exact_scale(layer.weight)):
-                setattr(module, name, PackedLinear(layer, scale))
-                packed += 1
-            else:
-                layer.weight.data = layer.weight.data.T.contiguous().T
+    for module in [module for module in model.modules() if not isinstance(module, nn.Linear)]:
+        if own := _pack_children(module):
+            packed += own
+            give_back()
     return packed
+
+
+def _pack_children(module: nn.Module) -> int:
+    """Its own layers, not those of its parts. When this returns, nothing holds the weights of the replaced ones."""
+    packed = 0
+    for name, layer in list(module.named_children()):
+        if type(layer) is not nn.Linear or layer.weight.device.type != "cpu":
+            continue
+        if X86 and (scale := exact_scale(layer.weight)):
+            setattr(module, name, PackedLinear(layer, scale))
+            packed += 1
+        else:
+            layer.weight.data = layer.weight.data.T.contiguous().T
+    return packed
+
+
+def give_back() -> None:
+    """Return freed memory to the system. The C library keeps it for the threads that loaded the weights."""
+    with suppress(AttributeError, OSError, TypeError):  # glibc alone has the function
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def count_weights(model: nn.Module) -> int:
