@@ -16,6 +16,7 @@ from app import texts
 from app.forked import LEAST_S, MOST_S, Forked, Work, zero_gpu
 from app.lanes import Ask, StopFlag, answer
 from recap_engine.errors import RecapError
+from recap_engine.memory import blend
 from recap_engine.settings import Settings
 from recap_engine.trace import LaneTrace
 
@@ -120,23 +121,28 @@ def test_a_forked_run_gives_and_leaves_what_an_unforked_one_does(engine, reuse):
             assert contents(memory) == contents(other.memories[name])
 
 
-def test_of_two_runs_at_once_neither_is_lost(engine):
-    forked = Forked(Lender())
-    run(forked, engine, "one")
-    before = {name: memory.copy() for name, memory in engine.memories.items()}
-    both_begun = Barrier(2)
+def run_at_once(forked, engine, questions, lanes=LANES):
+    """Every run has begun, with the same memories, before one goes on."""
+    all_begun = Barrier(len(questions))
 
     def begin(question):
-        moments = forked.answer(engine, asked(question), StopFlag())
+        moments = forked.answer(engine, asked(question, lanes=lanes), StopFlag())
         next(moments)
-        both_begun.wait(60)
+        all_begun.wait(60)
         list(moments)
 
-    threads = [Thread(target=begin, args=(question,)) for question in ("three", "seven77")]
+    threads = [Thread(target=begin, args=(question,)) for question in questions]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def test_of_two_runs_at_once_neither_is_lost(engine):
+    forked = Forked(Lender())
+    run(forked, engine, "one")
+    before = {name: memory.copy() for name, memory in engine.memories.items()}
+    run_at_once(forked, engine, ("three", "seven77"))
     for name in LANES[1:]:
         memory = engine.memories[name]
         assert memory.requests == 3
@@ -149,6 +155,26 @@ def test_of_two_runs_at_once_neither_is_lost(engine):
         assert set(memory.rows) == alone[0] | alone[1]
         assert {record.written[0] for record in memory.rows.values()} >= {2, 3}
     assert engine.memories["recap"].promises.steps > before["recap"].promises.steps
+
+
+def test_a_key_that_two_runs_of_recap_plus_wrote_at_once_holds_both(engine):
+    forked, questions, lanes = Forked(Lender()), ("three", "seven77"), ["recap+"]
+    list(forked.answer(engine, asked("one", lanes=lanes), StopFlag()))
+    before = engine.memories["recap+"].copy()
+    run_at_once(forked, engine, questions, lanes)
+    alone = []
+    for question in questions:
+        other = engine.apart({"recap+": before.copy()})
+        list(answer(other, asked(question, lanes=lanes), StopFlag()))
+        alone.append(other.memories["recap+"].changes_since(before.mark()).tables)
+    shared = 0
+    for order, table in engine.memories["recap+"].tables.items():
+        first, second = (tables[order] for tables in alone)
+        assert set(table) == set(before.tables[order]) | set(first) | set(second)
+        for key in set(first) & set(second):
+            assert table[key].chances == pytest.approx(blend(first[key], second[key]).chances, abs=1e-4)
+            shared += 1
+    assert shared > 10
 
 
 def test_stop_ends_the_forked_lane_and_keeps_what_there_is(engine):
