@@ -17,6 +17,7 @@ from recap_engine.engine import ALL_LANES, Engine
 from recap_engine.errors import RecapError
 from recap_engine.images import MOST_PICTURES
 from recap_engine.settings import Settings
+from recap_engine.trace import LaneTrace
 
 TOKENS = 12
 SETTINGS = Settings(max_new_tokens=TOKENS, budget=16)
@@ -34,6 +35,7 @@ CASES: dict[str, tuple[list[Image.Image], list[tuple[str, str]]]] = {
     "4000 × 3000": ([WHOLE.resize((4000, 3000), Image.Resampling.NEAREST)], []),
 }
 TEXT = [kind for kind in PROCESSORS if kind in ("llama", "mistral", "qwen2", "qwen3", "gpt_neox")]
+STATIC = ["llava", "gemma3"]
 PAIRS = [(kind, case) for kind in PROCESSORS for case in CASES if kind not in TEXT or not CASES[case][0]]
 
 
@@ -63,24 +65,40 @@ def test_every_lane_gives_the_ids_of_generate(engine_of, kind, case):
     assert identical(engine_of(kind), case)
 
 
+def first_drafted(trace: LaneTrace) -> int | None:
+    """The first token of an answer that was drafted and accepted, and had not come before."""
+    seen = {trace.first_token}
+    for step in trace.steps:
+        for token in step.emitted[: None if step.bonus is None else -1]:
+            if token not in seen:
+                return token
+        seen.update(step.emitted)
+    return None
+
+
 @pytest.mark.parametrize("kind", PROCESSORS)
 def test_an_end_of_sequence_inside_a_path_ends_the_answer_there(engine_of, kind):
-    """The token before the longest accepted path's last is made the end of sequence; memories know the path by then."""
+    """A token that was drafted when the question was asked before is made the end of sequence."""
     engine = engine_of(kind)
-    settings = engine.target.model.generation_config
-    request = engine.prepare("Say it again.", [] if kind in TEXT else SMALL)
-    given = settings.eos_token_id
+    generation, settings = engine.target.model.generation_config, Settings(max_new_tokens=24, budget=16)
+    given, inside = generation.eos_token_id, 0
     try:
-        settings.eos_token_id = None
-        steps = engine.answer(request, "recap", Settings(max_new_tokens=24, budget=16)).steps
-        settings.eos_token_id = max((step.emitted for step in steps), key=len)[-2]
-        expected = generated(engine, request, 24)
-        for lane in ALL_LANES:
-            trace = engine.answer(request, lane, Settings(max_new_tokens=24, budget=16))
-            assert trace.tokens == expected
-            assert trace.stopped == "eos"
+        for question in ("Say it again.", "What is it?", "Which colour?", "How many circles?"):
+            request = engine.prepare(question, [] if kind in TEXT else SMALL)
+            generation.eos_token_id = None
+            before = [engine.answer(request, "recap", settings) for _ in range(2)][-1]
+            if (end := first_drafted(before)) is None:
+                continue
+            generation.eos_token_id = end
+            expected = generated(engine, request, 24)
+            for lane in ALL_LANES:
+                trace = engine.answer(request, lane, settings)
+                assert trace.tokens == expected
+                assert trace.stopped == "eos"
+                inside += lane == "recap" and trace.steps[-1].bonus is None
     finally:
-        settings.eos_token_id = given
+        generation.eos_token_id = given
+    assert inside, "it stood inside an accepted path"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PROCESSORS if kind not in TEXT])
@@ -97,6 +115,15 @@ def test_pictures_stand_where_they_belong(engine_of, kind):
     ids = engine.prepare("What?", [SMALL, TALL], TURNS).inputs["input_ids"][0]
     before = engine.tokenizer.decode(ids[: (ids == token).nonzero().max() + 1])
     assert not any(text in before for turn in TURNS for text in turn)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PROCESSORS if kind not in TEXT])
+def test_a_pictures_size_and_shape_decide_its_tokens_unless_the_family_has_one_size_for_all(engine_of, kind):
+    """Dynamic and static resolution; either way every lane gives the ids of `generate`, see above."""
+    engine = engine_of(kind)
+    pictures = (WHOLE.resize((12, 12)), WHOLE, TALL)
+    counts = {engine.prepare("What?", picture).prompt_tokens for picture in pictures}
+    assert (len(counts) == 1) == (kind in STATIC)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PROCESSORS if kind not in TEXT])

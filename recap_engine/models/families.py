@@ -8,6 +8,7 @@ Everything else (templates, placeholders, tiles) is done by its own processor. A
    and a random picture as its inputs in `picture_inputs`.
 3. `tests/tiny_processors.py`: a function that builds its processor, its name in PROCESSORS.
 4. `pytest tests/test_lossless.py tests/test_families.py -k NAME`: every lane must give the ids of `generate`.
+5. `PYTHONPATH=. python tests/test_families.py` prints the table of the README with a line for it.
 
 Text-only models need no line: any causal model that passes `check.check_tree` when it is loaded is taken.
 """
