@@ -255,18 +255,27 @@ def entry_device(model: PreTrainedModel) -> torch.device:
 
 
 def _read(logits: torch.Tensor, reads: Reads) -> Reading:
-    """Argmax, top-k, probabilities and entropy of [rows, V] logits, as far as they are asked for."""
-    reading = Reading(logits.argmax(-1).tolist())
+    """Argmax, top-k, probabilities and entropy of [rows, V] logits, as far as they are asked for.
+
+    As few passes over all V as there can be: with a large vocabulary each takes as long as some of the model's layers.
+    """
     if not reads.top_k:
-        return reading
-    if not reads.probabilities:
-        reading.tokens = logits.topk(reads.top_k).indices.tolist()
-        return reading
-    logs = _logs(logits)
-    top = logs.topk(reads.top_k)
-    reading.tokens, reading.probabilities = top.indices.tolist(), top.values.exp().tolist()
-    if reads.entropy:
-        reading.entropy = _entropy(logs)
+        return Reading(logits.argmax(-1).tolist())
+    scores = logits.float()
+    top = scores.topk(reads.top_k)
+    values, tokens = top.values.tolist(), top.indices.tolist()
+    tied = reads.top_k == 1 or any(best == second for best, second, *_ in values)  # top-k may begin with either
+    reading = Reading(scores.argmax(-1).tolist() if tied else [row[0] for row in tokens], tokens)
+    if reads.probabilities:
+        chances = scores.softmax(-1)
+        reading.probabilities = chances.gather(-1, top.indices).tolist()
+        if reads.entropy:  # ln of the sum of exp(scores), less the mean score
+            means = torch.linalg.vecdot(chances, scores).tolist()
+            log_sums = [best - math.log(chance) for (best, *_), (chance, *_) in zip(values, reading.probabilities)]
+            if any(map(math.isnan, means)):  # a score of -inf
+                means = torch.linalg.vecdot(chances, scores.clamp(min=LEAST_LOG)).tolist()
+            most = math.log(logits.shape[-1])
+            reading.entropy = [min(max(0.0, (s - m) / most), 1.0) for s, m in zip(log_sums, means)]
     return reading
 
 
