@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from recap_engine.target import Reading
 
 FADE, PRIOR = 0.97, 2.0  # of `Promises`: what a step leaves of the counts before it, and nodes taken as kept at first
+LATER = 0.4  # its part of a blend; a memory that has served for long would do better with less, a new one with more
 PROMPT_STEP = -1  # the step number of records that come from the prompt
 MOST_CONTEXTS = 50_000  # two- and three-token keys that outlive a request, of each length; the oldest go first
 MOST_PICTURES = 4096  # requests whose pictures are remembered before those without records are forgotten
@@ -54,19 +55,19 @@ class Record:
 
 
 def blend(earlier: Record, later: Record) -> Record:
-    """Half of each, by their chances: what two positions under one key have in common. It keeps the later one's k.
+    """LATER of the later one, the rest of the earlier: what usually follows a key. It keeps the later one's k.
 
-    Chances and not probabilities, as these are what proposals are made of. Its probabilities are those that have these
-    chances, so a blend reads like any record; when it was written is when the later one was.
+    By their chances and not their probabilities, as these are what proposals are made of. Its probabilities are those
+    that have its chances, so a blend reads like any record; when it was written is when the later one was.
     """
     sums = dict(zip(earlier.tokens, earlier.chances, strict=True))
     for token, chance in zip(later.tokens, later.chances, strict=True):
-        sums[token] = sums.get(token, 0.0) + chance
+        sums[token] = sums.get(token, 0.0) + chance * (LATER / (1.0 - LATER))
     best = sorted(sums, key=sums.__getitem__, reverse=True)[: len(later.tokens)]
     total = sum([sums[token] for token in best])
     blended = [sums[token] / total for token in best]
-    mass = (sum(earlier.probabilities) + sum(later.probabilities)) / 2
-    entropy = (earlier.entropy + later.entropy) / 2
+    mass = (1.0 - LATER) * sum(earlier.probabilities) + LATER * sum(later.probabilities)
+    entropy = (1.0 - LATER) * earlier.entropy + LATER * later.entropy
     return Record(best, untempered(blended, mass), entropy, later.written, blended)
 
 

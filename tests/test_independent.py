@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from recap_engine.engine import Engine
+from recap_engine.memory import LATER
 from recap_engine.scenes import make_example
 from recap_engine.settings import Settings
 from recap_engine.weighting import LENGTH, TEMPER
@@ -103,14 +104,16 @@ class Memories:
 
 
 def blended(before: Said, after: Said) -> Said:
-    """The mean of the chances, the best eight of them alone, as probabilities that have these chances."""
+    """The weighted mean of the chances, the best eight of them alone, as probabilities that have these chances."""
     union = dict.fromkeys(before.tokens + after.tokens)
-    mean = sorted(((before.chance(token) + after.chance(token)) / 2, token) for token in union)
+    mean = sorted((LATER * after.chance(token) + (1 - LATER) * before.chance(token), token) for token in union)
     kept = sorted(mean[-8:], key=lambda pair: -pair[0])
     raised = [chance ** (1 / TEMPER) for chance, _ in kept]
-    mass = (sum(before.probabilities) + sum(after.probabilities)) / 2
+    mass = LATER * sum(after.probabilities) + (1 - LATER) * sum(before.probabilities)
     probabilities = [mass * value / sum(raised) for value in raised]
-    return Said([token for _, token in kept], probabilities, (before.entropy + after.entropy) / 2, after.written)
+    return Said(
+        [token for _, token in kept], probabilities, LATER * after.entropy + (1 - LATER) * before.entropy, after.written
+    )
 
 
 def key(tokens: list[int], order: int) -> tuple[int, ...]:
