@@ -15,6 +15,7 @@ from PIL import Image
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
 from recap_engine import memory_file, stepcost, threads
+from recap_engine.blending import blend
 from recap_engine.decode import Progress, decode
 from recap_engine.decoders import Autoregressive, Decoder, Recap, RecapPlus, TokenRecycling
 from recap_engine.errors import RecapError, is_memory_full
@@ -142,7 +143,7 @@ class Engine:
     def merge_memories(self, changes: Mapping[str, Changes]) -> None:
         """Take over, lane by lane, what requests changed in copies of the persistent memories, losing nothing."""
         for lane, changed in changes.items():
-            self.memories[lane].merge(changed, blends=lane in BLENDING)
+            self.memories[lane].merge(changed, blend if lane in BLENDING else None)
 
     def clear_memories(self) -> None:
         """Forget all earlier requests."""

@@ -12,20 +12,19 @@ Source: RECAP, arXiv 2611.05894, abstract (keys and lifetimes); Token Recycling,
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from recap_engine.trace import Written
 from recap_engine.tree import CandidateTree, Context
-from recap_engine.weighting import chances, untempered
+from recap_engine.weighting import chances
 
 if TYPE_CHECKING:
     from recap_engine.target import Reading
 
 FADE, PRIOR = 0.97, 2.0  # of `Promises`: what a step leaves of the counts before it, and nodes taken as kept at first
-LATER = 0.4  # its part of a blend; a memory that has served for long would do better with less, a new one with more
 PROMPT_STEP = -1  # the step number of records that come from the prompt
 MOST_CONTEXTS = 50_000  # two- and three-token keys that outlive a request, of each length; the oldest go first
 MOST_PICTURES = 4096  # requests whose pictures are remembered before those without records are forgotten
@@ -52,23 +51,6 @@ class Record:
         if self._chances is None:
             self._chances = chances(self.probabilities)
         return self._chances
-
-
-def blend(earlier: Record, later: Record) -> Record:
-    """LATER of the later one, the rest of the earlier: what usually follows a key. It keeps the later one's k.
-
-    By their chances and not their probabilities, as these are what proposals are made of. Its probabilities are those
-    that have its chances, so a blend reads like any record; when it was written is when the later one was.
-    """
-    sums = dict(zip(earlier.tokens, earlier.chances, strict=True))
-    for token, chance in zip(later.tokens, later.chances, strict=True):
-        sums[token] = sums.get(token, 0.0) + chance * (LATER / (1.0 - LATER))
-    best = sorted(sums, key=sums.__getitem__, reverse=True)[: len(later.tokens)]
-    total = sum([sums[token] for token in best])
-    blended = [sums[token] / total for token in best]
-    mass = (1.0 - LATER) * sum(earlier.probabilities) + LATER * sum(later.probabilities)
-    entropy = (1.0 - LATER) * earlier.entropy + LATER * later.entropy
-    return Record(best, untempered(blended, mass), entropy, later.written, blended)
 
 
 Recalled = tuple[Record | None, Record | None, Record | None]  # what orders 1, 2 and 3 hold for one context
@@ -201,12 +183,12 @@ class TokenMemory:
         pictures = {request: picture for request, picture in self.pictures.items() if request > mark.requests}
         return Changes(mark, self.requests, written, pictures, replace(self.promises))
 
-    def merge(self, changes: Changes, blends: bool = False) -> None:
+    def merge(self, changes: Changes, blend: Callable[[Record, Record], Record] | None = None) -> None:
         """Take over what requests changed in a copy of this memory, as if they had come after all that it served.
 
         Meanwhile other requests may have been merged: the newcomers are numbered on, and under a key that both wrote,
-        the latest wins, as ever. In a memory that `blends` they are blended instead: each holds what was there at the
-        mark, but nothing of the other.
+        the latest wins, as ever. With `blend` the two are blended instead: each holds what was there at the mark, but
+        nothing of the other.
         """
         shift = self.requests - changes.mark.requests
         known = changes.mark.requests if shift >= 0 else 0  # last request whose records the copy had, unless emptied
@@ -218,7 +200,7 @@ class TokenMemory:
                     request, step, accepted = record.written
                     moved[record] = replace(record, written=(request + shift, step, accepted)) if shift else record
                 newcomer, held = moved[record], self.tables[order].get(key)
-                if blends and held is not None and held.written[0] > known:
+                if blend and held is not None and held.written[0] > known:
                     newcomer = blended.setdefault((held, newcomer), blend(held, newcomer))
                 self.tables[order][key] = newcomer
         self.pictures.update({request + shift: picture for request, picture in changes.pictures.items()})

@@ -33,13 +33,6 @@ def chances(probabilities: Sequence[float]) -> list[float]:
     return [chance / total for chance in tempered]
 
 
-def untempered(tempered: Sequence[float], mass: float) -> list[float]:
-    """The inverse of `chances`: the probabilities, [k], sum `mass`, that would be tempered to these, [k]."""
-    raised = [chance ** (1.0 / TEMPER) for chance in tempered]
-    scale = mass / sum(raised)
-    return [probability * scale for probability in raised]
-
-
 def entropy_confidence(recalled: "Recalled") -> Weights:
     """Sure records and long keys weigh more."""
     one, two, three = recalled

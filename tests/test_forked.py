@@ -15,8 +15,8 @@ from tiny_models import random_request, tiny_engine
 from app import texts
 from app.forked import LEAST_S, MOST_S, Forked, Work, zero_gpu
 from app.lanes import Ask, StopFlag, answer
+from recap_engine.blending import blend
 from recap_engine.errors import RecapError
-from recap_engine.memory import blend
 from recap_engine.settings import Settings
 from recap_engine.trace import LaneTrace
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from recap_engine.blending import LATER
 from recap_engine.engine import Engine
-from recap_engine.memory import LATER
 from recap_engine.scenes import make_example
 from recap_engine.settings import Settings
 from recap_engine.weighting import LENGTH, TEMPER
@@ -84,7 +84,9 @@ class Memories:
     """The latest record after one, two and three tokens; RECAP+ blends them."""
 
     def __init__(self, orders: int, plus: bool) -> None:
-        self.held: dict[int, dict[tuple[int, ...], Said]] = {order: {} for order in range(1, orders + 1)}
+        self.held: dict[int, dict[tuple[int, ...], tuple[Said | None, Said]]] = {
+            order: {} for order in range(1, orders + 1)
+        }
         self.plus = plus
 
     def new_request(self) -> None:
@@ -94,13 +96,15 @@ class Memories:
                 self.held[order] = {}
 
     def write(self, tokens: list[int], record: Said) -> None:
+        """Of what one step writes under a key, the last record alone counts."""
         for order, memory in self.held.items():
-            before = memory.get(key(tokens, order))
-            memory[key(tokens, order)] = blended(before, record) if self.plus and before else record
+            before, last = memory.get(key(tokens, order), (None, None))
+            if last and last.written[:2] != record.written[:2]:
+                before = last
+            memory[key(tokens, order)] = before, blended(before, record) if self.plus and before else record
 
     def recall(self, tokens: list[int]) -> list[Said | None]:
-        found = [self.held[order].get(key(tokens, order)) if order in self.held else None for order in (1, 2, 3)]
-        return found
+        return [self.held.get(order, {}).get(key(tokens, order), (None, None))[1] for order in (1, 2, 3)]
 
 
 def blended(before: Said, after: Said) -> Said:

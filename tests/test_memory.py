@@ -8,10 +8,9 @@ import pytest
 from tiny_models import IMAGE, generated, random_request, tiny_engine
 
 from recap_engine.errors import RecapError
-from recap_engine.memory import LATER, PROMPT_STEP, Promises, Record, RequestMemory, blend
+from recap_engine.memory import PROMPT_STEP, Promises, RequestMemory
 from recap_engine.settings import Settings
 from recap_engine.stepcost import StepCost
-from recap_engine.weighting import chances
 
 SETTINGS = Settings(max_new_tokens=24, budget=16)
 
@@ -183,18 +182,3 @@ def test_broken_promises_make_smaller_trees():
 
 def _fail(*args, **kwargs):
     raise RuntimeError("the device is gone")
-
-
-def test_a_blend_holds_some_of_each_chance_and_reads_like_a_record():
-    earlier = Record([1, 2], [0.9, 0.1], 0.2, (1, 0, True))
-    later = Record([3, 1], [0.6, 0.4], 0.4, (2, 5, False))
-    blended = blend(earlier, later)
-    old, new = ([part * chance for chance in record.chances] for part, record in ((1 - LATER, earlier), (LATER, later)))
-    sums = {1: old[0] + new[1], 3: new[0], 2: old[1]}
-    best = sorted(sums, key=sums.get, reverse=True)[:2]
-    assert blended.tokens == best
-    assert blended.chances == pytest.approx([sums[token] / sum(sums[t] for t in best) for token in best])
-    assert chances(blended.probabilities) == pytest.approx(blended.chances)
-    assert sum(blended.probabilities) == pytest.approx(1.0)
-    assert (blended.entropy, blended.written) == (pytest.approx(0.2 + 0.2 * LATER), (2, 5, False))
-    assert earlier.tokens == [1, 2] and later.tokens == [3, 1]

@@ -6,14 +6,15 @@ import pytest
 from tiny_models import random_request, tiny_engine
 
 from recap_engine import memory as bounds
-from recap_engine.memory import Promises, Record, TokenMemory, blend
+from recap_engine.blending import blend
+from recap_engine.memory import Promises, Record, TokenMemory
 from recap_engine.settings import Settings
 
 SETTINGS = Settings(max_new_tokens=16, budget=16)
 
 
 def record(request, step=0, best=3):
-    return Record([best, best + 1], [0.5, 0.25], 0.375, (request, step, True))
+    return Record([best, best + 1], [0.75, 0.0078125], 0.375, (request, step, True))
 
 
 def contents(memory):
@@ -103,11 +104,11 @@ def test_what_two_concurrent_requests_blended_into_a_memory_is_blended_again():
     """Key 2 was known before, key 3 was new to both; 1 and 4 were written by one of them alone."""
     memory = blended(TokenMemory(), "a", [1, 2], 5)
     first, second = blended_elsewhere(memory, "b", [2, 3], 20), blended_elsewhere(memory, "c", [2, 3, 4], 40)
-    memory.merge(first, blends=True)
+    memory.merge(first, blend)
     after_first = dict(memory.rows)
     assert 5 in after_first[2].tokens and 20 in after_first[2].tokens, "with one alone nothing is blended twice"
     assert contents(memory) == contents(blended(blended(TokenMemory(), "a", [1, 2], 5), "b", [2, 3], 20))
-    memory.merge(second, blends=True)
+    memory.merge(second, blend)
     for key in (2, 3):
         both, expected = memory.rows[key], blend(after_first[key], second.tables[1][key])
         assert both.tokens == expected.tokens
@@ -123,7 +124,7 @@ def test_what_was_blended_before_the_memory_was_emptied_joins_what_came_after():
     changes = blended_elsewhere(memory, "b", [1], 20)
     memory.clear()
     blended(memory, "c", [1], 40)
-    memory.merge(changes, blends=True)
+    memory.merge(changes, blend)
     assert {20, 40} <= set(memory.rows[1].tokens)
     assert memory.pictures == {1: "c", 2: "b"}
 

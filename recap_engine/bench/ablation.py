@@ -7,7 +7,7 @@ of the record that they recall is what the target says: where the picture decide
 """
 
 import csv
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ from recap_engine.bench.ratios import Ratio, mean_accepted, ratio, speedups
 from recap_engine.bench.report import Table, aligned, differences, interval, number
 from recap_engine.bench.results import Folder, Measurement, Setting
 from recap_engine.bench.session import Session
+from recap_engine.blending import blend_into
 from recap_engine.decode import decode
 from recap_engine.decoders import Decoder, Recap
 from recap_engine.errors import RecapError
-from recap_engine.memory import Recalled, Record, TokenMemory, blend
+from recap_engine.memory import Recalled, Record, TokenMemory
 from recap_engine.request import Request
 from recap_engine.settings import Settings
 from recap_engine.stepcost import StepCost
@@ -143,12 +144,11 @@ class Ablated(Recap):
         if self.variant.seeded:
             super().seed(prefill, reading)
 
-    def remember(self, context: Context, record: Record) -> None:
-        if not self.variant.blended:
-            return super().remember(context, record)
-        tables: tuple[Any, ...] = self.token_memory.rows, self.longer.pairs, self.longer.triples
-        for table, key in zip(tables, (context[2], context[1:], context), strict=True):
-            table[key] = blend(table[key], record) if key in table else record
+    def remember(self, found: Iterable[tuple[Context, Record]]) -> None:
+        if self.variant.blended:
+            blend_into((self.token_memory.rows, self.longer.pairs, self.longer.triples), found)
+        else:
+            super().remember(found)
 
 
 def only(weigh: Weigh, orders: Collection[int]) -> Weigh:
@@ -171,10 +171,12 @@ class Keyed(Recap):
         self.stores = local | kept
         self.found: list[dict[str, bool]] = []  # per token after the first: is what a key recalls right?
 
-    def remember(self, context: Context, record: Record) -> None:
-        super().remember(context, record)
-        for key, store in self.stores.items():
-            store[_key(context, key)] = record
+    def remember(self, found: Iterable[tuple[Context, Record]]) -> None:
+        found = list(found)
+        super().remember(found)
+        for context, record in found:
+            for key, store in self.stores.items():
+                store[_key(context, key)] = record
 
     def update(self, tree: CandidateTree, reading: Reading, accepted: list[int], step: int) -> None:
         for node in (ROOT, *accepted):

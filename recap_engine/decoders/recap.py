@@ -7,7 +7,7 @@ the longer keys live in a memory made for this request and gone after it, so the
 images.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 from recap_engine.decoders.base import Decoder
 from recap_engine.memory import Record, RequestMemory, TokenMemory, prompt_records, verified_records
@@ -54,19 +54,18 @@ class Recap(Decoder):
         return fuse((one, two, three), self.weigh)
 
     def seed(self, prefill: Prefill, reading: Reading) -> None:
-        for context, record in prompt_records(prefill.tokens, prefill.text_positions, reading, self.request):
-            self.remember(context, record)
+        self.remember(prompt_records(prefill.tokens, prefill.text_positions, reading, self.request))
 
     def update(self, tree: CandidateTree, reading: Reading, accepted: list[int], step: int) -> None:
-        for context, record in verified_records(tree, reading, accepted, self.request, step):
-            self.remember(context, record)
+        self.remember(verified_records(tree, reading, accepted, self.request, step))
         self.token_memory.promises.add(sum(tree.path), len(accepted))
 
-    def remember(self, context: Context, record: Record) -> None:
-        """One record, three keys."""
-        self.token_memory.rows[context[2]] = record
-        self.longer.pairs[context[1:]] = record
-        self.longer.triples[context] = record
+    def remember(self, found: Iterable[tuple[Context, Record]]) -> None:
+        """Each record under its three keys."""
+        for context, record in found:
+            self.token_memory.rows[context[2]] = record
+            self.longer.pairs[context[1:]] = record
+            self.longer.triples[context] = record
 
     def end(self) -> None:
         self.longer = RequestMemory()
