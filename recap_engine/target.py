@@ -269,11 +269,9 @@ def _read(logits: torch.Tensor, reads: Reads) -> Reading:
     if reads.probabilities:
         chances = scores.softmax(-1)
         reading.probabilities = chances.gather(-1, top.indices).tolist()
-        if reads.entropy:  # ln of the sum of exp(scores), less the mean score
-            means = torch.linalg.vecdot(chances, scores).tolist()
+        if reads.entropy:  # ln of the sum of exp(scores), less the mean score; a score of -inf counts as nothing
             log_sums = [best - math.log(chance) for (best, *_), (chance, *_) in zip(values, reading.probabilities)]
-            if any(map(math.isnan, means)):  # a score of -inf
-                means = torch.linalg.vecdot(chances, scores.clamp(min=LEAST_LOG)).tolist()
+            means = chances.mul_(scores).nansum(-1).tolist()
             most = math.log(logits.shape[-1])
             reading.entropy = [min(max(0.0, (s - m) / most), 1.0) for s, m in zip(log_sums, means)]
     return reading

@@ -3,13 +3,14 @@
 import multiprocessing
 import pickle
 import time
+from dataclasses import replace
 from threading import Barrier, Thread
 
 import gradio as gr
 import pytest
 import torch
 from PIL import Image
-from test_memory_merge import contents
+from test_memory_merge import DIGITS, contents
 from tiny_models import random_request, tiny_engine
 
 from app import texts
@@ -101,11 +102,13 @@ def run(forked, engine, question):
 
 
 def what_was_decided(trace):
-    """All of a trace but the times."""
-    return {
-        name: (lane.tokens, lane.stopped, lane.request, lane.records, [(s.tokens, s.accepted) for s in lane.steps])
-        for name, lane in trace.lanes.items()
-    }
+    """All of a trace but the times; entropies as `contents` has them."""
+    decided = {}
+    for name, lane in trace.lanes.items():
+        records = replace(lane.records, entropy=[round(entropy, DIGITS) for entropy in lane.records.entropy])
+        steps = [(step.tokens, step.accepted) for step in lane.steps]
+        decided[name] = lane.tokens, lane.stopped, lane.request, records, steps
+    return decided
 
 
 @pytest.mark.parametrize("reuse", [False, True])
@@ -172,7 +175,8 @@ def test_a_key_that_two_runs_of_recap_plus_wrote_at_once_holds_both(engine):
         first, second = (tables[order] for tables in alone)
         assert set(table) == set(before.tables[order]) | set(first) | set(second)
         for key in set(first) & set(second):
-            assert table[key].chances == pytest.approx(blend(first[key], second[key]).chances, abs=1e-4)
+            either = blend(first[key], second[key]), blend(second[key], first[key])  # whichever ended first
+            assert any(table[key].chances == pytest.approx(one.chances, abs=1e-4) for one in either)
             shared += 1
     assert shared > 10
 

@@ -10,6 +10,7 @@ from recap_engine.blending import blend
 from recap_engine.memory import Promises, Record, TokenMemory
 from recap_engine.settings import Settings
 
+DIGITS = 5  # of an entropy that are compared
 SETTINGS = Settings(max_new_tokens=16, budget=16)
 
 
@@ -18,9 +19,9 @@ def record(request, step=0, best=3):
 
 
 def contents(memory):
-    """All that a memory holds, comparable."""
+    """All that a memory holds, comparable: two processes may round an entropy apart."""
     tables = {
-        order: {key: (r.tokens, r.probabilities, r.entropy, r.written) for key, r in table.items()}
+        order: {key: (r.tokens, r.probabilities, round(r.entropy, DIGITS), r.written) for key, r in table.items()}
         for order, table in memory.tables.items()
     }
     return tables, memory.requests, memory.pictures, memory.promises
