@@ -19,7 +19,7 @@ EMPTY_HINTS = {
     "ar": "One pass of the model for every token: the yardstick.",
     "tr": "Proposes what followed the last token before, whatever the picture was.",
     "recap": "Proposes what followed the last one, two and three tokens; the longer keys know this picture alone.",
-    "recap+": texts.RECAP_PLUS,
+    "recap+": texts.VARIANT,
 }
 
 

@@ -112,7 +112,7 @@ def _lay_out_ask(examples: Sequence[ReadyExample]) -> AskPart:
                     [(mark.name, name) for name, mark in LANES.items()],
                     value=list(DEFAULT_LANES),
                     label="Lanes",
-                    info=texts.RECAP_PLUS,
+                    info=texts.VARIANT,
                 )
                 memory = lay_out_memory()
             upload = gr.UploadButton("Open a saved trace", size="sm", elem_id="open")

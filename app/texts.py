@@ -76,7 +76,7 @@ FIRST_STEPS = (
     "Choose an example, draw a scene or bring a picture; then press Run. New to all this? The Lesson tab explains it "
     "in a few short pages."
 )
-RECAP_PLUS = "RECAP+ is this project’s variant of RECAP: it blends records, and keeps long keys across requests."
+VARIANT = "RECAP+ is this project’s variant of RECAP: it blends records, and keeps long keys across requests."
 NO_LANES = "Choose at least one lane in the settings."
 UPLOAD_ONLY = "Please upload the file: the server opens no other, and fetches nothing from elsewhere."
 STILL_LOADING = "The model is still loading; the run begins when it is there."
