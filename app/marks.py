@@ -32,9 +32,7 @@ class SourceMark:
 
     name: str
     colour: str
-    outlives: bool = (
-        False  # a key of several tokens that outlives its request, as RECAP+'s do: a triangle, a dashed line
-    )
+    outlives: bool = False  # a long key that outlives its request, as RECAP+'s do: a triangle, a dashed line
 
 
 SOURCES = {  # by lane, then by order

@@ -7,11 +7,10 @@ from html import escape
 
 from app.marks import NEUTRAL, SOURCES, shown
 from app.why import Said, Source, Why, explain
-from recap_engine.trace import LaneTrace, RequestTrace
+from recap_engine.trace import BLENDING, LaneTrace, RequestTrace
 from recap_engine.weighting import LENGTH, TEMPER
 
 TOKEN_TEXT = Mapping[int, str]
-BLENDING = ("recap+",)  # lanes in which a record is blended with the one that its key held
 
 
 def why_of(trace: RequestTrace, lane_name: str, number: int, node: int | None) -> str:

@@ -31,11 +31,10 @@ from recap_engine.sensitivity import blank, measure
 from recap_engine.settings import Settings
 from recap_engine.stepcost import StepCost
 from recap_engine.target import Target
-from recap_engine.trace import LaneTrace, RequestTrace, Sensitivity, Setting
+from recap_engine.trace import BLENDING, LaneTrace, RequestTrace, Sensitivity, Setting
 
 LANES = ("ar", "tr", "recap")
 ALL_LANES = (*LANES, "recap+")
-BLENDING = ("recap+",)  # lanes whose records are blended, not replaced
 MEMORY_FULL = "The device's memory is full: try a smaller picture, a shorter answer or a smaller budget."
 Picture = Image.Image | str | Path | bytes
 

@@ -201,7 +201,10 @@ class TokenMemory:
                     moved[record] = replace(record, written=(request + shift, step, accepted)) if shift else record
                 newcomer, held = moved[record], self.tables[order].get(key)
                 if blend and held is not None and held.written[0] > known:
-                    newcomer = blended.setdefault((held, newcomer), blend(held, newcomer))
+                    pair = held, newcomer
+                    if pair not in blended:
+                        blended[pair] = blend(*pair)
+                    newcomer = blended[pair]
                 self.tables[order][key] = newcomer
         self.pictures.update({request + shift: picture for request, picture in changes.pictures.items()})
         self.promises.merge(changes.mark.promises, changes.promises)

@@ -37,11 +37,11 @@ def served(memory, picture, keys, best=3):
     return memory
 
 
-def elsewhere(memory, *request):
+def elsewhere(memory, *request, serve=served):
     """The changes of one request that ran on a copy in another process."""
     copy = pickle.loads(pickle.dumps(memory.copy()))
     mark = copy.mark()
-    served(copy, *request)
+    serve(copy, *request)
     return pickle.loads(pickle.dumps(copy.changes_since(mark)))
 
 
@@ -95,10 +95,7 @@ def blended(memory, picture, keys, best):
 
 
 def blended_elsewhere(memory, *request):
-    copy = pickle.loads(pickle.dumps(memory.copy()))
-    mark = copy.mark()
-    blended(copy, *request)
-    return pickle.loads(pickle.dumps(copy.changes_since(mark)))
+    return elsewhere(memory, *request, serve=blended)
 
 
 def test_what_two_concurrent_requests_blended_into_a_memory_is_blended_again():
