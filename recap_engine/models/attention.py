@@ -1,0 +1,66 @@
+"""Attention of a candidate tree's rows, without copies of the keys and values that several query heads share.
+
+In most models a key/value head serves a group of query heads. Given a mask, transformers' SDPA copies every key and
+value of the context once for each head of the group, in every layer of every pass, because the fast kernels want a key
+head for each query head. All heads share a tree's mask, so the heads of a group can as well be further rows of one
+head: then only the queries and the mask are copied, a few rows, and the sums are the same.
+
+`attend` is registered as "sdpa" and not under a name of its own: a dozen of transformers' models compare the name in
+their configuration with "sdpa", and under another one Falcon would add boolean masks to its scores and DeepSeek-V3.2
+forget which keys it has chosen. Nothing else changes by that: transformers makes boolean masks, and a tree's is not.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+
+def fold_groups() -> None:
+    """Let the models of this process that attend by SDPA use `attend`; again is the same as once."""
+    AttentionInterface.register("sdpa", attend)
+
+
+def attend(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """What `sdpa_attention_forward` returns, [B, R, H, v]; grouped heads under a tree's mask are folded into rows.
+
+    Shapes: `query` [B, H, R, d], `key` [B, KV, L, d], `value` [B, KV, L, v], a tree's mask [1, 1, R, L]. Head number
+    kv * G + g reads key/value head kv, so queries in their own order are also [B, KV, G * R, d].
+    """
+    if attention_mask is None or not _foldable(query, key, attention_mask, options):
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    batch, heads, rows, width = query.shape
+    shared = key.shape[1]
+    groups = heads // shared
+    output = nn.functional.scaled_dot_product_attention(
+        query.reshape(batch, shared, groups * rows, width),
+        key,
+        value,
+        attn_mask=torch.cat([attention_mask] * groups, dim=2),  # of all ways to repeat few rows the quickest
+        scale=options.get("scaling"),
+    )
+    apart = output.view(batch, shared, groups, rows, -1)
+    return apart.permute(0, 3, 1, 2, 4).reshape(batch, rows, heads, -1).contiguous(), None
+
+
+def _foldable(query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor, options: dict[str, Any]) -> bool:
+    """Whether several rows of grouped heads share an additive mask, and nothing is asked that is done head by head."""
+    return (
+        mask.is_floating_point()
+        and mask.shape == (1, 1, query.shape[2], key.shape[2])
+        and query.shape[2] > 1
+        and query.shape[1] > key.shape[1]
+        and not options.get("dropout")
+        and not options.get("output_attentions")
+        and options.get("softcap") is None
+        and options.get("position_bias") is None
+    )
