@@ -95,11 +95,11 @@ def fuse(recalled: "Recalled", weigh: Weigh) -> Proposal:
             used[id(record)] = record, so_far + weight / total
     if len(used) == 1:
         ((only, _),) = used.values()
-        candidates = list(zip(only.tokens, only.chances, strict=True))
+        candidates = list(only.chances.items())
     else:
         scores: dict[int, float] = {}
         for source, weight in used.values():
-            for token, chance in zip(source.tokens, source.chances, strict=True):
+            for token, chance in source.chances.items():
                 scores[token] = scores.get(token, 0.0) + weight * chance
         candidates = sorted(scores.items(), key=itemgetter(1), reverse=True)
     return Proposal(candidates, recalled, (one / total, two / total, three / total))
@@ -107,6 +107,4 @@ def fuse(recalled: "Recalled", weigh: Weigh) -> Proposal:
 
 def share(record: "Record | None", weight: float, token: int) -> float:
     """What one order gave to the fused probability of `token`; the three shares sum to it. 0 if none was recorded."""
-    if record is None or not record.probabilities or token not in record.tokens:
-        return 0.0
-    return weight * record.chances[record.tokens.index(token)]
+    return weight * record.chances.get(token, 0.0) if record and record.probabilities else 0.0
