@@ -29,7 +29,7 @@ from recap_engine.scenes import FAMILIES, TWO_TURN
 from recap_engine.settings import Settings
 
 if TYPE_CHECKING:
-    from recap_engine.bench.session import Session
+    from recap_engine.bench.session import Progress, Session
     from recap_engine.engine import Engine
     from recap_engine.stepcost import StepCost
 
@@ -155,11 +155,12 @@ def frame(table: Table) -> pd.DataFrame:
     return pd.DataFrame(table[1:], columns=table[0])
 
 
-def progress_words(done: int, total: int, left_s: float) -> str:
+def progress_words(progress: Progress) -> str:
     """How far a run is, as HTML."""
-    minutes, seconds = divmod(round(left_s), 60)
-    words = f"{done} of {total} questions measured, about {minutes}:{seconds:02} left"
-    return f'<p class="notice info">{words}<progress max="{total}" value="{done}" aria-label="Measured"></progress></p>'
+    minutes, seconds = divmod(round(progress.left_s), 60)
+    words = f"{progress.done} of {progress.total} {progress.what}, about {minutes}:{seconds:02} left"
+    bar = f'<progress max="{progress.total}" value="{progress.done}" aria-label="Done"></progress>'
+    return f'<p class="notice info">{words}{bar}</p>'
 
 
 # ---- events ----------------------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ def wire_bench(tab: BenchTab, running: Running) -> None:
             yield {tab.told: notice(texts.BENCH_BEGINS)}
             session = begin(engine_here(), suites, lanes, int(cases), int(limit), flag)
             for progress in session.run():
-                yield {tab.told: progress_words(progress.done, progress.total, progress.left_s)}
+                yield {tab.told: progress_words(progress)}
             if not session.measurements:
                 raise RecapError(texts.BENCH_STOPPED)
             yield revealed(tab)

@@ -9,12 +9,13 @@ from tiny_models import generated, random_request, tiny_engine
 
 from recap_engine.bench import report
 from recap_engine.bench.__main__ import main
+from recap_engine.bench.calibrate import TR_BUDGETS
 from recap_engine.bench.html import cost_figure, page
 from recap_engine.bench.lanes import LANES, Kind, Lane, Plan, callable_lane, decoder_lane, engine_lane
 from recap_engine.bench.oracle import Oracle, best_sizes
 from recap_engine.bench.ratios import WHOLE, headlines, mean_accepted, ratio, rows, speedups
 from recap_engine.bench.results import Folder, Measurement, Setting
-from recap_engine.bench.session import Session
+from recap_engine.bench.session import FITTING, MEASURED, WARMING, Session
 from recap_engine.bench.suites import Case, Suite, drawn, in_turn, read
 from recap_engine.decode import decode
 from recap_engine.decoders import Autoregressive
@@ -67,7 +68,7 @@ def session(engine, lanes=tuple(LANES), folder=None, suites=SUITES, **more):
 def test_a_run_measures_every_lane_on_every_turn_and_all_give_the_ids_of_generate(engine, tmp_path):
     run = session(engine, folder=Folder(tmp_path / "new" / "run"))
     progress = list(run.run())
-    assert [(p.done, p.total) for p in progress] == [(n, 5) for n in range(1, 6)]
+    assert [(p.done, p.total) for p in progress if p.what == MEASURED] == [(n, 5) for n in range(1, 6)]
     assert [m.lane for m in run.measurements] == list(LANES) * 7
     assert all(m.identical and m.tokens == TOKENS and m.decode_s > 0 for m in run.measurements)
     assert set(run.setting.budgets) == {"tr-best", "tr-same"}
@@ -184,8 +185,9 @@ def test_hot_memories_may_have_served_other_questions_which_are_not_measured(eng
     def first_request(earlier):
         suites = [Suite("one", [case("one", 1)], [], [case("one", n) for n in earlier])]
         run = session(engine, ("ar", "recap+"), suites=suites, cold=cold)
-        progress = [(p.done, p.total, p.warming) for p in run.run()]
-        assert progress == [(n, len(earlier), True) for n in range(1, len(earlier) + 1) if not cold] + [(1, 1, False)]
+        progress = [(p.done, p.total, p.what) for p in run.run()]
+        warming = [(n, len(earlier), WARMING) for n in range(1, len(earlier) + 1) if not cold]
+        assert progress == [*warming, (1, 1, MEASURED)]
         return {m.lane: m.steps for m in run.measurements}, run.setting.notes
 
     steps, _ = first_request([])
@@ -193,6 +195,21 @@ def test_hot_memories_may_have_served_other_questions_which_are_not_measured(eng
     assert again["ar"] == steps["ar"]
     assert again["recap+"] == steps["recap+"] if cold else again["recap+"] < steps["recap+"]
     assert ("memories had served 2 other questions" in notes) is not cold
+
+
+def test_fitting_a_budget_tells_after_every_run_how_far_it_is_and_can_be_stopped(engine):
+    run = session(engine, ("tr-best", "recap"))
+    held = [case for suite in run.suites for case in suite.calibration]
+    fitting = [p for p in run.run() if p.what == FITTING.format("tr-best")]
+    assert len(fitting) == len(held) * len(TR_BUDGETS) > 0
+    assert [(p.done, p.total) for p in fitting] == [(n, len(fitting)) for n in range(1, len(fitting) + 1)]
+    assert fitting[-1].left_s == 0.0 < fitting[0].left_s
+
+    told = []
+    run = session(engine, ("tr-best", "recap"), stopped=lambda: len(told) == 2)
+    for progress in run.run():
+        told.append(progress)
+    assert len(told) == 2 and not run.measurements
 
 
 def test_an_interrupted_run_is_taken_up_and_a_run_of_another_kind_is_refused(engine, tmp_path):

@@ -1,7 +1,7 @@
 """One run from start to end: calibrate, warm up, measure case by case, and take up where an earlier run stopped."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -17,17 +17,24 @@ from recap_engine.request import Request
 from recap_engine.settings import Settings
 
 REWARMED = 7  # finished cases run again, unmeasured, to warm the memories when a run is taken up
+MEASURED = "cases"
+WARMING = "questions that warm the memories"
+FITTING = "runs that fit the budget of {}"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What has been reached after a case."""
+    """How far a stage of the run is."""
 
-    case: Case
-    done: int  # cases
+    what: str  # MEASURED, or what comes before it: FITTING with a lane, WARMING
+    done: int
     total: int
-    left_s: float  # estimate
-    warming: bool = False  # nothing is measured yet: the memories serve earlier questions
+    left_s: float  # of this stage, estimated
+
+    @classmethod
+    def after(cls, what: str, done: int, total: int, start: float) -> "Progress":
+        """`start`: when the first of them began, on `perf_counter`'s clock."""
+        return cls(what, done, total, (perf_counter() - start) / done * (total - done))
 
 
 @dataclass
@@ -57,7 +64,7 @@ class Session:
             self.setting, self.measurements = self.folder.resume(self.setting)
 
     def run(self) -> Iterator[Progress]:
-        """Measure every case that isn't measured yet; progress after each. Raises RecapError if none can be.
+        """Measure every case that isn't measured yet, with progress. Raises RecapError if none can be.
 
         Ends early, with the cases that are whole, once `stopped` says so.
         """
@@ -68,7 +75,7 @@ class Session:
 
     def _run(self) -> Iterator[Progress]:
         cases = in_turn(suite.cases for suite in self.suites)[: self.most_cases]
-        runner = self._runner(cases)
+        runner = yield from self._runner(cases)
         finished = self._finished(cases, runner)
         left = [(number, case) for number, case in enumerate(cases) if case not in finished]
         if finished and left:
@@ -92,7 +99,7 @@ class Session:
             if self.folder:
                 self.folder.add(measured)
             left_s = (perf_counter() - start) / count * (len(left) - count)
-            yield Progress(case, len(cases) - len(left) + count, len(cases), left_s)
+            yield Progress(MEASURED, len(cases) - len(left) + count, len(cases), left_s)
         if not self.measurements:
             raise RecapError(f"Nothing was measured. {self.setting.notes[-1]}")
         self.setting.note(f"load when it ended: {_load()}")
@@ -103,8 +110,7 @@ class Session:
         for count, case in enumerate(earlier, start=1):
             with suppress(RecapError):  # one that can't be asked is not missed
                 runner.remember(case)
-            left_s = (perf_counter() - start) / count * (len(earlier) - count)
-            yield Progress(case, count, len(earlier), left_s, warming=True)
+            yield Progress.after(WARMING, count, len(earlier), start)
         if earlier:
             self.setting.note(f"memories had served {len(earlier)} other questions")
 
@@ -112,7 +118,7 @@ class Session:
     def _earlier(self) -> list[Case]:
         return [] if self.cold else in_turn(suite.earlier for suite in self.suites)
 
-    def _runner(self, cases: Sequence[Case]) -> Runner:
+    def _runner(self, cases: Sequence[Case]) -> Generator[Progress, None, Runner]:
         """Fit budgets, build the lanes, run each once."""
         self._share_step_cost()
         names = [name for name in self.kinds if name in self.lanes or name == "ar"]
@@ -120,9 +126,7 @@ class Session:
         budgets = self.setting.budgets
         for name in [name for name in names if name in FINDERS and name not in budgets]:
             if held:
-                earlier = filter(None, map(self._ask, self._earlier))
-                requests = self._unless_stopped(earlier), self._unless_stopped(held)
-                budgets[name] = FINDERS[name](self.engine, *requests, self.settings, self.cold)
+                budgets[name] = yield from self._fit(name, held)
             else:
                 names.remove(name)
                 self.setting.note(f"{name} is left out: all questions are measured, so none can fit its budget")
@@ -134,11 +138,18 @@ class Session:
         self.setting.lanes = {name: self.kinds[name].about for name in runner.lanes}
         return runner
 
-    def _unless_stopped(self, requests: Iterable[Request]) -> Iterator[Request]:
-        for request in requests:
+    def _fit(self, name: str, held: Sequence[Request]) -> Generator[Progress, None, int]:
+        """Find a lane's budget on the requests that are `held` back for it."""
+        earlier = self._earlier
+        requests = filter(None, map(self._ask, earlier)), held
+        finder, budget, start = FINDERS[name], 0, perf_counter()
+        total = len(earlier) + len(held) * finder.runs
+        for done, found in enumerate(finder.find(self.engine, *requests, self.settings, self.cold), start=1):
+            budget = found
             if self.stopped():
                 raise StoppedError
-            yield request
+            yield Progress.after(FITTING.format(name), done, total, start)
+        return budget
 
     def _share_step_cost(self) -> None:
         """Keep the measured curve with the results; a run that is taken up goes on under the curve it began with."""
