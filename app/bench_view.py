@@ -157,10 +157,8 @@ def frame(table: Table) -> pd.DataFrame:
 
 def progress_words(progress: Progress) -> str:
     """How far a run is, as HTML."""
-    minutes, seconds = divmod(round(progress.left_s), 60)
-    words = f"{progress.done} of {progress.total} {progress.what}, about {minutes}:{seconds:02} left"
     bar = f'<progress max="{progress.total}" value="{progress.done}" aria-label="Done"></progress>'
-    return f'<p class="notice info">{words}{bar}</p>'
+    return f'<p class="notice info">{progress}{bar}</p>'
 
 
 # ---- events ----------------------------------------------------------------------------------------------------

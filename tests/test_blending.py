@@ -6,7 +6,7 @@ import pytest
 
 from recap_engine.blending import LATER, blend, blend_into
 from recap_engine.memory import Record
-from recap_engine.weighting import chances
+from recap_engine.weighting import TEMPER, chances
 
 
 def test_a_blend_holds_some_of_each_chance_and_reads_like_a_record():
@@ -33,19 +33,33 @@ def random_record(source: random.Random, k: int, written: int = 0) -> Record:
     return Record(source.sample(range(20), k), [w / total for w in weights], source.random(), (written, 0, True))
 
 
-def test_a_blend_has_the_later_records_length_falls_and_is_told_by_its_probabilities():
+def spelt_out(earlier: Record, later: Record) -> tuple[list[int], list[float], list[float], float]:
+    """The rule, step by step: tokens, probabilities, chances and entropy of a blend."""
+    union = dict.fromkeys([*earlier.tokens, *later.tokens])
+    old, new = (dict(zip(record.tokens, chances(record.probabilities), strict=True)) for record in (earlier, later))
+    sums = {token: (1 - LATER) * old.get(token, 0.0) + LATER * new.get(token, 0.0) for token in union}
+    best = sorted(sums, key=lambda token: -sums[token])[: len(later.tokens)]
+    shares = [sums[token] / sum(sums[t] for t in best) for token in best]
+    raised = [share ** (1 / TEMPER) for share in shares]
+    mass = (1 - LATER) * sum(earlier.probabilities) + LATER * sum(later.probabilities)
+    return best, [mass * r / sum(raised) for r in raised], shares, (1 - LATER) * earlier.entropy + LATER * later.entropy
+
+
+def test_blends_of_records_and_of_blends_follow_the_rule():
     source = random.Random(0)
     pairs = [(random_record(source, source.choice([4, 8])), random_record(source, 8, n)) for n in range(300)]
-    pairs += [(blend(*pair), random_record(source, 8)) for pair in pairs[:100]]  # blends of blends
-    for earlier, later in pairs:
-        made = blend(earlier, later)
-        assert len(set(made.tokens)) == len(made.probabilities) == 8
+    pairs += [(blend(*pair), random_record(source, 8)) for pair in pairs[:100]]
+    for pair in pairs:
+        made = blend(*pair)
+        tokens, probabilities, shares, entropy = spelt_out(*pair)
+        assert len(set(made.tokens)) == 8
         assert list(made.chances) == made.tokens
-        assert list(made.chances.values()) == sorted(made.chances.values(), reverse=True)
-        assert chances(made.probabilities) == pytest.approx(list(made.chances.values()))
-        for token in {*earlier.tokens, *later.tokens} - {*made.tokens}:  # what was left out is no more likely
-            left_out = (1 - LATER) * earlier.chances.get(token, 0.0) + LATER * later.chances.get(token, 0.0)
-            assert left_out <= min(made.chances.values())
+        assert list(made.chances.values()) == pytest.approx(shares)
+        assert made.probabilities == pytest.approx(probabilities)
+        assert made.entropy == pytest.approx(entropy)
+        assert made.written == pair[1].written
+        likely = [token for token, share in zip(tokens, shares, strict=True) if share > 0]
+        assert made.tokens[: len(likely)] == likely
 
 
 def test_of_what_is_found_together_the_last_under_a_key_is_blended_and_keys_share_records():

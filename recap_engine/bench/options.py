@@ -49,10 +49,9 @@ def asked(options: argparse.Namespace, model: Engine) -> dict[str, Any]:
 
 def show(progress: Progress) -> None:
     """One line of stderr, rewritten; line after line where stderr is a file."""
-    minutes, seconds = divmod(round(progress.left_s), 60)
-    line = f"{progress.done} of {progress.total} {progress.what}, about {minutes}:{seconds:02} left"
+    line = f"\r{progress!s:<78}" if sys.stderr.isatty() else str(progress)
     last = progress.done == progress.total or not sys.stderr.isatty()
-    print(f"\r{line:<78}" if sys.stderr.isatty() else line, end="\n" if last else "", file=sys.stderr, flush=True)
+    print(line, end="\n" if last else "", file=sys.stderr, flush=True)
 
 
 def split(text: str) -> list[str]:

@@ -32,9 +32,13 @@ class Progress:
     left_s: float  # of this stage, estimated
 
     @classmethod
-    def after(cls, what: str, done: int, total: int, start: float) -> "Progress":
-        """`start`: when the first of them began, on `perf_counter`'s clock."""
-        return cls(what, done, total, (perf_counter() - start) / done * (total - done))
+    def after(cls, what: str, done: int, total: int, start: float, before: int = 0) -> "Progress":
+        """`start`: when the first of them began, on `perf_counter`'s clock; `before`: how many were done by then."""
+        return cls(what, done, total, (perf_counter() - start) / (done - before) * (total - done))
+
+    def __str__(self) -> str:
+        minutes, seconds = divmod(round(self.left_s), 60)
+        return f"{self.done} of {self.total} {self.what}, about {minutes}:{seconds:02} left"
 
 
 @dataclass
@@ -89,7 +93,8 @@ class Session:
         if self.folder:
             self.folder.begin(self.setting, self.measurements)
         start = perf_counter()
-        for count, (number, case) in enumerate(left, start=1):
+        before = len(cases) - len(left)
+        for done, (number, case) in enumerate(left, start=before + 1):
             try:
                 measured = runner.case(case, number, self.most_turns)
             except RecapError as error:
@@ -98,8 +103,7 @@ class Session:
             self.measurements += measured
             if self.folder:
                 self.folder.add(measured)
-            left_s = (perf_counter() - start) / count * (len(left) - count)
-            yield Progress(MEASURED, len(cases) - len(left) + count, len(cases), left_s)
+            yield Progress.after(MEASURED, done, len(cases), start, before)
         if not self.measurements:
             raise RecapError(f"Nothing was measured. {self.setting.notes[-1]}")
         self.setting.note(f"load when it ended: {_load()}")
