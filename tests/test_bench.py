@@ -438,6 +438,15 @@ def test_tables_have_a_row_a_suite_and_one_for_the_mean(measurements):
     assert mean_accepted([m for m in measurements if m.lane == "ar"]) == 1.0
 
 
+def test_answers_are_told_apart_by_their_length(measurements):
+    longer = [replace(m, case=f"long {m.case}", tokens=m.tokens + 100) for m in measurements]
+    table = report.by_length([*longer, *measurements])
+    assert [row[:2] for row in table] == [["answer", "requests"], ["up to 30", "4"], ["over 100", "4"]]
+    assert report.by_length(measurements)[1][4] == "3.00, 2.00"
+    apart = [replace(m, tokens=5, differs_at=4, margin=0.0) if m.lane == "recap" else m for m in longer]
+    assert [row[0] for row in report.by_length(apart)] == ["answer", "over 100"]
+
+
 def test_ar_is_compared_with_generate_in_whole_time(measurements):
     ratio = headlines(measurements)["time of ar / generate, whole request"]
     assert ratio.mean == pytest.approx((4.1 / 4.3 + 2.1 / 2.3) / 2)

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from recap_engine.bench.ratios import MEAN, rows
-from recap_engine.bench.report import CELLS, Table, by_suite, overview, sentences
+from recap_engine.bench.report import CELLS, LENGTHS, Table, by_length, by_suite, overview, sentences
 from recap_engine.bench.results import Measurement, Setting
 from recap_engine.stepcost import CONTEXT, LONG, StepCost
 
@@ -43,6 +43,7 @@ def page(setting: Setting, measurements: Sequence[Measurement]) -> str:
         _table(overview(found)),
         lanes_figure(found).to_html(include_plotlyjs=True, **options),
         f"<p>{CELLS}</p>{_table(by_suite(found))}",
+        f"<p>{LENGTHS}</p>{_table(by_length(measurements))}",
         suites_figure(found).to_html(include_plotlyjs=False, **options),
         requests_figure(measurements).to_html(include_plotlyjs=False, **options),
         cost_figure(setting.cost).to_html(include_plotlyjs=False, **options) if setting.cost else "",

@@ -2,13 +2,15 @@
 
 import csv
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from recap_engine.bench.ratios import MEAN, headlines, rows
 from recap_engine.bench.results import Folder, Measurement, Setting, pack
 
 CELLS = "Suite by suite, speedup in decoding and mean accepted tokens per step (MAT):"
+LENGTHS = "The same by the length of the answer:"
+SHORT, LONG = 30, 100  # tokens in an answer, up to which it is short, and above which it is long
 Table = list[list[str]]  # rows of cells, the heads first
 
 
@@ -31,8 +33,9 @@ def write(folder: Folder, setting: Setting, measurements: Sequence[Measurement])
 def text(setting: Setting, measurements: Sequence[Measurement]) -> str:
     """Markdown that also reads well in a terminal."""
     found = rows(measurements)
-    tables = ["Speedups over ar:", "", aligned(overview(found)), "", CELLS, "", aligned(by_suite(found)), ""]
-    return "\n".join([*tables, *(f"- {line}" for line in sentences(setting, measurements))])
+    tables = {"Speedups over ar:": overview(found), CELLS: by_suite(found), LENGTHS: by_length(measurements)}
+    parts = [part for title, table in tables.items() for part in (title, "", aligned(table), "")]
+    return "\n".join([*parts, *(f"- {line}" for line in sentences(setting, measurements))])
 
 
 def overview(found: Sequence[dict[str, Any]]) -> Table:
@@ -55,6 +58,20 @@ def by_suite(found: Sequence[dict[str, Any]]) -> Table:
         own = (f"{number(cells[name]['decode_mean'])}, {number(cells[name]['mat'])}" for name in names)
         table.append([suite, number(cells["ar"]["tokens"], 0), *own])
     return table
+
+
+def by_length(measurements: Sequence[Measurement]) -> Table:
+    """Short, middling and long answers in rows, whatever their suites: how much a drafter gains depends on that."""
+    tokens = {m.request: m.tokens for m in measurements if m.lane == "ar"}
+    known = sorted((m for m in measurements if m.request in tokens), key=lambda m: tokens[m.request])
+    named = [replace(m, suite=_length(tokens[m.request]), case=f"{m.suite} {m.case}") for m in known]
+    head, *lines = by_suite([row for row in rows(named) if row["suite"] != MEAN])
+    count = {name: len({m.request for m in named if m.suite == name}) for name in dict.fromkeys(m.suite for m in named)}
+    return [["answer", "requests", *head[1:]], *([name, str(count[name]), *cells] for name, *cells in lines)]
+
+
+def _length(tokens: int) -> str:
+    return f"up to {SHORT}" if tokens <= SHORT else f"{SHORT + 1} to {LONG}" if tokens <= LONG else f"over {LONG}"
 
 
 def sentences(setting: Setting, measurements: Sequence[Measurement]) -> list[str]:

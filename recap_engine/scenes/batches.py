@@ -199,7 +199,7 @@ class Packer:
         long_share: float,
         closed_share: float = 0.0,
         split: str = "train",
-        length: int = 300,
+        length: int = 360,
     ) -> Batch:
         """`count` pictures with different questions for about `length` tokens each.
 

@@ -1,16 +1,18 @@
 """Judges the embedded model on pictures it never saw: `python -m recap_engine.scenes.evaluate`.
 
-Three figures: short closed answers right to the letter, facts right in descriptions, and the closed answers again with
-the picture blanked out, next to the score of the best blind guess: a model that reads must fall to that.
+Four figures: short closed answers right to the letter; the same with the picture blanked out, next to the score of
+the best blind guess, as a model that reads must fall to that; facts right in descriptions; and sentences right to the
+letter in answers at length.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -19,8 +21,9 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from recap_engine.models.loading import EMBEDDED
 
+from . import at_length
 from .canvas import COLOURS
-from .examples import SAMPLERS, Example, make_example, seeded
+from .examples import PICTURES_OF, SAMPLERS, Example, make_example, seeded
 from .papers import ChartPicture, ReceiptPicture, TablePicture
 from .picture import SIDE, Picture
 from .questions import describe
@@ -111,6 +114,41 @@ def describe_scores(reader: Reader, kind: str, count: int) -> dict[str, float]:
     }
 
 
+# ---- answers at length -----------------------------------------------------------------------------------------------
+
+
+def sentences_of(text: str) -> set[str]:
+    """Sentences, lines of a list and rows of a table; not the rule under a table's head, which is always the same."""
+    numbered = re.sub(r"(?m)(?:^|(?<=[.:] ))(\d)\. ", r"\1) ", text)  # so that the number of an item ends no sentence
+    parts = re.split(r"(?<=[.:]) (?=[A-Z0-9])|\n+", numbered)
+    return {part for part in parts if part and not part.startswith("| ---")}
+
+
+def truths(ask: at_length.Form, picture: Picture, question: str) -> Iterator[str]:
+    """True answers to a question in every phrasing that some draws turn up."""
+    for seed in range(300):
+        dialogue = ask(picture, random.Random(seed))
+        if dialogue and dialogue.turns[0][0] == question:
+            yield dialogue.turns[0][1]
+
+
+def length_scores(reader: Reader, family: str, count: int) -> dict[str, float]:
+    """Share of the true sentences that the answer holds to the letter, in the phrasing that it comes nearest to."""
+    ask, right, sentences, tokens = at_length.ASKERS[family], 0, 0, 0
+    for seed in range(count):
+        rng = seeded("validation", "at length", family, seed)
+        picture = SAMPLERS[rng.choice(PICTURES_OF[family])](rng)
+        while (dialogue := ask(picture, rng)) is None:
+            picture = SAMPLERS[rng.choice(PICTURES_OF[family])](rng)
+        question, truth = dialogue.turns[0]
+        answer = reader.answer(picture.render(), question)
+        wanted = [sentences_of(text) for text in (truth, *truths(ask, picture, question))]
+        best = max(wanted, key=lambda true: len(true & sentences_of(answer)) / len(true))
+        right, sentences = right + len(best & sentences_of(answer)), sentences + len(best)
+        tokens += len(reader.processor.tokenizer(answer).input_ids)
+    return {"sentences_right": right / sentences, "sentences": sentences, "mean_tokens": tokens / count}
+
+
 # ---- closed answers -------------------------------------------------------------------------------------------------
 
 
@@ -163,6 +201,8 @@ def main() -> None:
         figures[f"description of {kind}"] = describe_scores(
             reader, kind, args.pictures // 3 if kind == "things" else args.pictures // 15
         )
+    for family in at_length.ASKERS:
+        figures[f"at length, {family}"] = length_scores(reader, family, args.pictures // 15)
     for name, scores in figures.items():
         print(
             f"{name:26s}", "  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in scores.items())

@@ -1,16 +1,17 @@
 """Questions about drawn pictures with true answers, in seven single-turn families and one of two turns.
 
 A question that ends in "Answer briefly." has one short closed answer (a word, a number, a price); the others are
-answered in sentences, in one of several phrasings. Every answer follows from the picture's facts, not from its pixels.
+answered in a sentence or two, or at length, in one of several phrasings. Every answer follows from the picture's facts,
+not from its pixels.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
+from . import at_length
 from .canvas import COLOURS
 from .papers import COLUMNS as TABLE_COLUMNS
 from .papers import (
@@ -28,51 +29,25 @@ from .papers import (
 )
 from .picture import Picture
 from .things import COLUMNS, GROUNDS, KINDS, ROWS, SIZES, Thing, ThingsPicture
+from .wording import (
+    NUMBERS,
+    ORDINALS,
+    Dialogue,
+    a,
+    amount,
+    are,
+    ask,
+    closed,
+    listed,
+    markdown_table,
+    plural,
+    upper,
+)
 
 FAMILIES = ("description", "counting", "attributes", "chart", "reading", "table", "reasoning")
 TWO_TURN = "two_turn"
 
-BRIEF = " Answer briefly."
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
-
-
-@dataclass(frozen=True)
-class Dialogue:
-    """One or two turns about a picture. `closed`: the (first) answer is short and can be checked to the letter."""
-
-    turns: tuple[tuple[str, str], ...]
-    closed: bool = False
-
-
-def _ask(question: str, answer: str) -> Dialogue:
-    return Dialogue(((question, answer),))
-
-
-def _brief(question: str, answer: str) -> Dialogue:
-    return Dialogue(((question + BRIEF, answer),), closed=True)
-
-
-def plural(kind: str) -> str:
-    return {"fish": "fish"}.get(kind, kind + "s")
-
-
-def amount(count: int, noun: str) -> str:
-    """ "one car", "two cars", "no cars"."""
-    return f"{NUMBERS[count]} {noun if count == 1 else plural(noun)}"
-
-
-def listed(words: Sequence[str]) -> str:
-    """ "a", "a and b", "a, b and c"."""
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
-
-
-def a(words: str) -> str:
-    return ("an " if words[0] in "aeiou" else "a ") + words
-
-
-def upper(sentence: str) -> str:
-    return sentence[0].upper() + sentence[1:]
+AT_LENGTH = 0.5  # share of questions, in the families that have short answers too, that ask for a long one
 
 
 # ---- description ----------------------------------------------------------------------------------------------------
@@ -94,7 +69,7 @@ def describe(picture: Picture, rng: random.Random) -> Dialogue:
         SignPicture: _describe_sign,
         TablePicture: _describe_table,
     }[type(picture)](picture, rng)  # type: ignore[operator]
-    return _ask(rng.choice(DESCRIBE), text)
+    return ask(rng.choice(DESCRIBE), text)
 
 
 def _describe_things(p: ThingsPicture, rng: random.Random) -> str:
@@ -117,14 +92,10 @@ def _describe_things(p: ThingsPicture, rng: random.Random) -> str:
 def _by_colour_and_size(p: ThingsPicture) -> str:
     colours, sizes = Counter(t.colour for t in p.things), Counter(t.size for t in p.things)
     return (
-        f"By color, there {_is(next(iter(colours.values())))} "
+        f"By color, there {are(next(iter(colours.values())))} "
         f"{listed([amount(n, f'{c} thing') for c, n in colours.items()])}. "
-        f"By size, {listed([f'{NUMBERS[n]} of them {_is(n)} {s}' for s in ('big', 'small') if (n := sizes[s])])}."
+        f"By size, {listed([f'{NUMBERS[n]} of them {are(n)} {s}' for s in ('big', 'small') if (n := sizes[s])])}."
     )
-
-
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _relation(first: Thing, second: Thing) -> str:
@@ -135,7 +106,7 @@ def _relation(first: Thing, second: Thing) -> str:
 
 def _summary(p: ThingsPicture) -> str:
     kinds = Counter(t.kind for t in p.things)
-    return f"In total there {_is(next(iter(kinds.values())))} {listed([amount(n, k) for k, n in kinds.items()])}."
+    return f"In total there {are(next(iter(kinds.values())))} {listed([amount(n, k) for k, n in kinds.items()])}."
 
 
 def _describe_chart(p: ChartPicture, rng: random.Random) -> str:
@@ -195,6 +166,8 @@ def _describe_table(p: TablePicture, rng: random.Random) -> str:
 
 
 def count(p: ThingsPicture, rng: random.Random) -> Dialogue:
+    if rng.random() < AT_LENGTH:
+        return at_length.count_all(p, rng)
     what = rng.choice(("all", "kind", "kind", "colour"))
     kinds, colours = [t.kind for t in p.things], [t.colour for t in p.things]
     if what == "all":
@@ -209,21 +182,23 @@ def count(p: ThingsPicture, rng: random.Random) -> Dialogue:
         ("How many {} are there?", "How many {} do you see?", "How many {} are in the picture?")
     ).format(plural_noun)
     if rng.random() < 0.5:
-        return _brief(question, str(len(found)))
+        return closed(question, str(len(found)))
     if not found:
-        return _ask(question, f"There are no {plural_noun} in the picture.")
+        return ask(question, f"There are no {plural_noun} in the picture.")
     verb = "is one" if len(found) == 1 else f"are {NUMBERS[len(found)]}"
     name = noun if len(found) == 1 else plural_noun
     if rng.random() < 0.5:
-        return _ask(question, f"There {verb} {name}: {listed([f'{a(t.name)} {t.place}' for t in found])}.")
+        return ask(question, f"There {verb} {name}: {listed([f'{a(t.name)} {t.place}' for t in found])}.")
     steps = " ".join(f"{i + 1}. {upper(a(t.name))} {t.place}." for i, t in enumerate(found))
-    return _ask(question + " Count them one by one.", f"{steps} So there {verb} {name}.")
+    return ask(question + " Count them one by one.", f"{steps} So there {verb} {name}.")
 
 
 # ---- attributes and spatial relations -------------------------------------------------------------------------------
 
 
 def attribute(p: ThingsPicture, rng: random.Random) -> Dialogue:
+    if rng.random() < AT_LENGTH:
+        return at_length.attributes(p, rng)
     kinds = Counter(t.kind for t in p.things)
     single = [t for t in p.things if kinds[t.kind] == 1]
     if single and rng.random() < 0.25 and len(single) > 1:
@@ -237,9 +212,9 @@ def attribute(p: ThingsPicture, rng: random.Random) -> Dialogue:
             (f"What color is the {t.kind}?", f"Which color does the {t.kind} have?", f"What colour is the {t.kind}?")
         )
         return (
-            _brief(question, t.colour)
+            closed(question, t.colour)
             if brief
-            else _ask(
+            else ask(
                 question,
                 rng.choice((f"The {t.kind} {t.place} is {t.colour}.", f"It is {a(t.name)}, and it stands {t.place}.")),
             )
@@ -248,9 +223,9 @@ def attribute(p: ThingsPicture, rng: random.Random) -> Dialogue:
         question = rng.choice((f"Where is the {t.kind}?", f"Where in the picture is the {t.kind}?"))
         short = "center" if "center" == t.place.split()[-1] and t.row == 1 else t.place.removeprefix("at the ")
         return (
-            _brief(question, short)
+            closed(question, short)
             if brief
-            else _ask(
+            else ask(
                 question,
                 rng.choice(
                     (
@@ -261,14 +236,14 @@ def attribute(p: ThingsPicture, rng: random.Random) -> Dialogue:
             )
         )
     question = rng.choice((f"Is the {t.kind} big or small?", f"What size is the {t.kind}?"))
-    return _brief(question, t.size) if brief else _ask(question, f"The {t.colour} {t.kind} {t.place} is {t.size}.")
+    return closed(question, t.size) if brief else ask(question, f"The {t.colour} {t.kind} {t.place} is {t.size}.")
 
 
 def _at_place(t: Thing, rng: random.Random) -> Dialogue:
     question = rng.choice((f"What is {t.place}?", f"What do you see {t.place}?"))
     if rng.random() < 0.5:
-        return _brief(question, a(f"{t.colour} {t.kind}"))
-    return _ask(question, rng.choice((f"{upper(t.place)} there is {a(t.name)}.", f"There is {a(t.name)} {t.place}.")))
+        return closed(question, a(f"{t.colour} {t.kind}"))
+    return ask(question, rng.choice((f"{upper(t.place)} there is {a(t.name)}.", f"There is {a(t.name)} {t.place}.")))
 
 
 def _relation_question(pair: list[Thing], rng: random.Random) -> Dialogue:
@@ -281,8 +256,8 @@ def _relation_question(pair: list[Thing], rng: random.Random) -> Dialogue:
     question = f"Is the {first.kind} {words[0] if asked else words[1]} the {second.kind}?"
     answer = "yes" if asked == truth else "no"
     if rng.random() < 0.5:
-        return _brief(question, answer)
-    return _ask(
+        return closed(question, answer)
+    return ask(
         question,
         f"{upper(answer)}. The {first.colour} {first.kind} is {first.place} and the {second.colour} "
         f"{second.kind} is {second.place}, so the {first.kind} is {words[0] if truth else words[1]} the {second.kind}.",
@@ -293,6 +268,8 @@ def _relation_question(pair: list[Thing], rng: random.Random) -> Dialogue:
 
 
 def chart(p: ChartPicture, rng: random.Random) -> Dialogue:
+    if rng.random() < AT_LENGTH:
+        return at_length.chart(p, rng)
     unit, part = ("%", "slice") if p.style == "pie" else ("", "bar")
     i = rng.randrange(len(p.labels))
     label, value, colour = p.labels[i], p.values[i], p.colours[i]
@@ -306,9 +283,9 @@ def chart(p: ChartPicture, rng: random.Random) -> Dialogue:
             )
         )
         return (
-            _brief(question, f"{value}{unit}")
+            closed(question, f"{value}{unit}")
             if brief
-            else _ask(
+            else ask(
                 question,
                 rng.choice(
                     (f"The {colour} {part} for {label} shows {value}{unit}.", f"{label} has a value of {value}{unit}.")
@@ -318,33 +295,35 @@ def chart(p: ChartPicture, rng: random.Random) -> Dialogue:
     if what == "extreme":
         word, best = rng.choice((("highest", max(p.values)), ("lowest", min(p.values))))
         if p.values.count(best) > 1:
-            return _brief(f"What is the {word} value in the chart?", f"{best}{unit}")
+            return closed(f"What is the {word} value in the chart?", f"{best}{unit}")
         winner = p.labels[p.values.index(best)]
         question = rng.choice((f"Which {part} is the {word}?", f"What has the {word} value?"))
         return (
-            _brief(question, winner) if brief else _ask(question, f"{winner} has the {word} value, with {best}{unit}.")
+            closed(question, winner) if brief else ask(question, f"{winner} has the {word} value, with {best}{unit}.")
         )
     if what == "colour":
         question = f"What color is the {part} for {label}?"
-        return _brief(question, colour) if brief else _ask(question, f"The {part} for {label} is {colour}.")
+        return closed(question, colour) if brief else ask(question, f"The {part} for {label} is {colour}.")
     if what == "count":
         question = f"How many {part}s does the chart have?"
         return (
-            _brief(question, str(len(p.labels)))
+            closed(question, str(len(p.labels)))
             if brief
-            else _ask(question, f"The chart has {amount(len(p.labels), part)}: {listed(p.labels)}.")
+            else ask(question, f"The chart has {amount(len(p.labels), part)}: {listed(p.labels)}.")
         )
     question = rng.choice(("List all values of the chart.", "Read out the chart.", "Which values does the chart show?"))
     if rng.random() < 0.5:
-        return _ask(question, "\n".join([f"{p.title}:", *(f"- {n}: {v}{unit}" for n, v in zip(p.labels, p.values))]))
+        return ask(question, "\n".join([f"{p.title}:", *(f"- {n}: {v}{unit}" for n, v in zip(p.labels, p.values))]))
     pairs = listed([f"{n} has {v}{unit}" for n, v in zip(p.labels, p.values)])
-    return _ask(question, f'The chart "{p.title}" shows these values: {pairs}. {_extremes(p)}')
+    return ask(question, f'The chart "{p.title}" shows these values: {pairs}. {_extremes(p)}')
 
 
 # ---- reading text ---------------------------------------------------------------------------------------------------
 
 
 def read(p: Picture, rng: random.Random) -> Dialogue:
+    if rng.random() < AT_LENGTH:
+        return at_length.read(p, rng)
     return _read_sign(p, rng) if isinstance(p, SignPicture) else _read_receipt(p, rng)  # type: ignore[arg-type]
 
 
@@ -352,19 +331,19 @@ def _read_sign(p: SignPicture, rng: random.Random) -> Dialogue:
     i = rng.randrange(len(p.lines))
     what = rng.choice(("all", "line", "line", "colour"))
     if what == "colour":
-        return _brief("What color is the sign?", p.board)
+        return closed("What color is the sign?", p.board)
     if what == "line":
         question = rng.choice((f"What does the {ORDINALS[i]} line of the sign say?", f"Read the {ORDINALS[i]} line."))
         return (
-            _brief(question, p.lines[i])
+            closed(question, p.lines[i])
             if rng.random() < 0.7
-            else _ask(question, f'The {ORDINALS[i]} line says "{p.lines[i]}".')
+            else ask(question, f'The {ORDINALS[i]} line says "{p.lines[i]}".')
         )
     question = rng.choice(("What does the sign say?", "Read the sign.", "What is written on the sign?"))
     return (
-        _ask(question, f"The {p.board} sign says: {' / '.join(p.lines)}.")
+        ask(question, f"The {p.board} sign says: {' / '.join(p.lines)}.")
         if rng.random() < 0.5
-        else _ask(
+        else ask(
             question,
             "The sign has "
             + amount(len(p.lines), "line")
@@ -383,9 +362,9 @@ def _read_receipt(p: ReceiptPicture, rng: random.Random) -> Dialogue:
             (f"How much is the {item}?", f"What does the {item} cost?", f"What is the price of the {item}?")
         )
         return (
-            _brief(question, price)
+            closed(question, price)
             if brief
-            else _ask(
+            else ask(
                 question,
                 rng.choice(
                     (f"The {item} costs {price}.", f"According to the receipt from {p.shop}, the {item} costs {price}.")
@@ -394,24 +373,24 @@ def _read_receipt(p: ReceiptPicture, rng: random.Random) -> Dialogue:
         )
     if what == "shop":
         question = rng.choice(("Which shop is the receipt from?", "What is the name of the shop?"))
-        return _brief(question, p.shop) if brief else _ask(question, f"The receipt is from {p.shop}.")
+        return closed(question, p.shop) if brief else ask(question, f"The receipt is from {p.shop}.")
     if what == "total":
         question = rng.choice(("What is the total?", "How much was paid in total?"))
         return (
-            _brief(question, money(sum(p.prices)))
+            closed(question, money(sum(p.prices)))
             if brief
-            else _ask(question, f"The total on the receipt from {p.shop} is {money(sum(p.prices))}.")
+            else ask(question, f"The total on the receipt from {p.shop} is {money(sum(p.prices))}.")
         )
     if what == "item":
         question = f"What is the {ORDINALS[i]} item on the receipt?"
-        return _brief(question, item) if brief else _ask(question, f"The {ORDINALS[i]} item is {item}, for {price}.")
+        return closed(question, item) if brief else ask(question, f"The {ORDINALS[i]} item is {item}, for {price}.")
     question = rng.choice(
         ("List the items with their prices.", "What was bought, and for how much?", "Read the receipt.")
     )
     rows = [f"- {n}: {money(v)}" for n, v in zip(p.items, p.prices)]
     if rng.random() < 0.6:
-        return _ask(question, "\n".join([f"{p.shop}:", *rows, f"Total: {money(sum(p.prices))}"]))
-    return _ask(
+        return ask(question, "\n".join([f"{p.shop}:", *rows, f"Total: {money(sum(p.prices))}"]))
+    return ask(
         question,
         f"The receipt from {p.shop} lists {listed([f'{n} for {money(v)}' for n, v in zip(p.items, p.prices)])}. "
         f"The total is {money(sum(p.prices))}.",
@@ -421,12 +400,9 @@ def _read_receipt(p: ReceiptPicture, rng: random.Random) -> Dialogue:
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
 def table(p: TablePicture, rng: random.Random) -> Dialogue:
+    if rng.random() < AT_LENGTH:
+        return at_length.table(p, rng)
     if rng.random() < 0.5:
         return transcribe(p, rng)
     name, *cells = rng.choice(p.rows)
@@ -440,8 +416,8 @@ def table(p: TablePicture, rng: random.Random) -> Dialogue:
         )
     )
     if rng.random() < 0.65:
-        return _brief(question, cell)
-    return _ask(question, f"In the row of {name}, the column {head} shows {cell}.")
+        return closed(question, cell)
+    return ask(question, f"In the row of {name}, the column {head} shows {cell}.")
 
 
 def transcribe(p: TablePicture, rng: random.Random) -> Dialogue:
@@ -450,14 +426,16 @@ def transcribe(p: TablePicture, rng: random.Random) -> Dialogue:
     )
     body = markdown_table(p.head, p.rows)
     if rng.random() < 0.3:
-        return _ask(question, f"Here is the table with {amount(len(p.rows), 'row')}:\n\n{body}")
-    return _ask(question, body)
+        return ask(question, f"Here is the table with {amount(len(p.rows), 'row')}:\n\n{body}")
+    return ask(question, body)
 
 
 # ---- reasoning in steps ---------------------------------------------------------------------------------------------
 
 
 def reason(p: Picture, rng: random.Random) -> Dialogue:
+    if rng.random() < AT_LENGTH and (dialogue := at_length.reason(p, rng)):
+        return dialogue
     return {
         ThingsPicture: _reason_things,
         ChartPicture: _reason_chart,
@@ -477,9 +455,9 @@ def _reason_receipt(p: ReceiptPicture, rng: random.Random) -> Dialogue:
     )
     facts = f"The {x} costs {money(px)} and the {y} costs {money(py)}."
     if px == py:
-        return _ask(question, f"{facts} Both prices are the same, so neither costs more.")
+        return ask(question, f"{facts} Both prices are the same, so neither costs more.")
     (high, ph), (_, pl) = ((x, px), (y, py)) if px > py else ((y, py), (x, px))
-    return _ask(
+    return ask(
         question,
         f"{facts} {money(ph)} is more than {money(pl)}. The difference is {money(ph)} - {money(pl)} = "
         f"{money(ph - pl)}. So the {high} costs more, by {money(ph - pl)}.",
@@ -489,9 +467,9 @@ def _reason_receipt(p: ReceiptPicture, rng: random.Random) -> Dialogue:
 def _reason_numbers(x: str, vx: int, y: str, vy: int, question: str, unit: str = "") -> Dialogue:
     facts = f"{x} has {vx}{unit} and {y} has {vy}{unit}."
     if vx == vy:
-        return _ask(question, f"{facts} Both values are the same, so neither has more.")
+        return ask(question, f"{facts} Both values are the same, so neither has more.")
     (high, vh), (low, vl) = ((x, vx), (y, vy)) if vx > vy else ((y, vy), (x, vx))
-    return _ask(
+    return ask(
         question,
         f"{facts} {vh}{unit} is more than {vl}{unit}. The difference is {vh} - {vl} = {vh - vl}. "
         f"So {high} has more than {low}, by {vh - vl}{unit}.",
@@ -530,7 +508,7 @@ def _reason_things(p: ThingsPicture, rng: random.Random) -> Dialogue:
     steps = []
     for kind, things in found.items():
         where = f": {listed([f'one {t.place}' for t in things])}" if things else ""
-        steps.append(f"There {_is(len(things))} {amount(len(things), kind)}{where}.")
+        steps.append(f"There {are(len(things))} {amount(len(things), kind)}{where}.")
     nx, ny = len(found[x]), len(found[y])
     end = (
         "So there are as many of one as of the other."
@@ -540,7 +518,7 @@ def _reason_things(p: ThingsPicture, rng: random.Random) -> Dialogue:
             f"so there are more {plural(x if nx > ny else y)}."
         )
     )
-    return _ask(question, " ".join([*steps, end]))
+    return ask(question, " ".join([*steps, end]))
 
 
 # ---- two turns ------------------------------------------------------------------------------------------------------
