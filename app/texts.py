@@ -64,9 +64,8 @@ are steps; choose one to open its step. Then choose a node of the tree to see wh
 they found, and what the model itself said there. A record marked *from another picture* was made when the model looked
 at something else: one-token keys mix pictures, RECAP’s longer ones cannot, because they live for this request alone.
 
-**RECAP+**, to be chosen in the settings, is not the paper’s method but this project’s variant of it. It blends a new
-record with the one that its key holds instead of replacing it, and keeps long keys across requests; so all its memories
-are persistent, and those under long keys are marked with triangles and dashed lines.
+**RECAP+**, to be chosen in the settings, is not the paper’s method but this project’s variant of it. It keeps long
+keys across requests; so all its memories persist, and those under long keys are marked with triangles and dashed lines.
 
 **Fair timing.** The lanes share one prefill and run one after another on the same device; which of them goes first
 changes from run to run. A lane's clock stands still while the page is drawn.
@@ -76,7 +75,7 @@ FIRST_STEPS = (
     "Choose an example, draw a scene or bring a picture; then press Run. New to all this? The Lesson tab explains it "
     "in a few short pages."
 )
-VARIANT = "RECAP+ is this project’s variant of RECAP: it blends records, and keeps long keys across requests."
+VARIANT = "RECAP+ is this project’s variant of RECAP: it keeps long keys across requests."
 NO_LANES = "Choose at least one lane in the settings."
 UPLOAD_ONLY = "Please upload the file: the server opens no other, and fetches nothing from elsewhere."
 STILL_LOADING = "The model is still loading; the run begins when it is there."

@@ -7,7 +7,8 @@ from html import escape
 
 from app.marks import NEUTRAL, SOURCES, shown
 from app.why import Said, Source, Why, explain
-from recap_engine.trace import BLENDING, LaneTrace, RequestTrace
+from recap_engine.blending import LATER
+from recap_engine.trace import BLENDING, PERSISTENT, SCOPES, LaneTrace, RequestTrace
 from recap_engine.weighting import LENGTH, TEMPER
 
 TOKEN_TEXT = Mapping[int, str]
@@ -50,8 +51,9 @@ def _how(lane: LaneTrace) -> str:
         ]
     if lane.name in BLENDING:
         told.append(
-            "<b>Blended:</b> a key that was met before keeps half of what it held and takes half from the new place. "
-            "So a record may hold something of other pictures, also where it was last written under this one."
+            f"<b>Blended:</b> where a memory persists, a key that was met before takes {LATER:.0%} from the new place "
+            "and keeps the rest of what it held. So a record may hold something of other pictures, also where it was "
+            "last written under this one."
         )
     told.append("<b>Score along the path</b> is the product of the fused scores from the root down.")
     lines = "".join(f"<p>{line}</p>" for line in told)
@@ -140,7 +142,7 @@ def _origin(source: Source, sources: Sequence[Source], lane: LaneTrace) -> str:
     if source.request != lane.request:
         when = f"request {source.request} of {lane.request}, {when}"
     last, how = "", "written"
-    if lane.name in BLENDING:
+    if lane.name in BLENDING and SCOPES[lane.name][source.order] == PERSISTENT:
         last, how = ("last ", "last written") if source.used else ("", "blended in")
     badge = ""
     if source.other_picture:

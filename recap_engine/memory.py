@@ -114,7 +114,7 @@ class Changes:
 
 @dataclass
 class TokenMemory:
-    """What persists across requests: the latest record after each token, and after longer keys if a method keeps them.
+    """What persists across requests: a record after each token, and after longer keys if a method keeps them.
 
     Order 1 is bounded by the vocabulary, the longer orders by MOST_CONTEXTS each.
     """

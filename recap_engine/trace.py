@@ -54,7 +54,7 @@ SCOPES: dict[str, dict[int, str]] = {  # per lane, of the memory behind each ord
     "recap": {1: PERSISTENT, 2: LOCAL, 3: LOCAL},
     "recap+": {1: PERSISTENT, 2: PERSISTENT, 3: PERSISTENT},
 }
-BLENDING = ("recap+",)  # lanes in which a record is blended with the one that its key held, not put in its place
+BLENDING = ("recap", "recap+")  # lanes in whose persistent memories a record joins the one that its key held
 MEMORIES = ("order1", "order2", "order3")
 PHASES = ("draft", "verify", "accept", "update")
 ROOT = -1  # the parent of the nodes of depth 1

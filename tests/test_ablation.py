@@ -12,7 +12,7 @@ from recap_engine.bench.results import Folder, Measurement, Setting
 from recap_engine.bench.session import Session
 from recap_engine.bench.suites import Case, Suite
 from recap_engine.decode import decode
-from recap_engine.decoders import RecapPlus
+from recap_engine.decoders import Recap, RecapPlus
 from recap_engine.errors import RecapError
 from recap_engine.memory import TokenMemory
 from recap_engine.settings import Settings
@@ -96,13 +96,23 @@ def test_scopes_say_what_the_next_request_finds(engine):
 
 def test_blended_and_persistent_together_is_the_lane_of_that_name(engine):
     memory, settings = TokenMemory(), replace(SETTINGS, record=True)
-    for seed, decoder in zip((1, 3), run(engine, GROUPS["records"]["blended, all persistent"])):
+    for seed, decoder in zip((1, 3), run(engine, GROUPS["records"]["all blended, all persistent"])):
         plus = RecapPlus(memory, engine.step_cost, settings, engine.target.stop_tokens)
         prefill = engine.target.prefill(random_request("llama", seed).inputs)
         *_, last = decode(engine.target, plus, prefill, settings, str)
         assert [len(step.tokens) for step in last.trace.steps] == decoder.nodes
-    blended = run(engine, GROUPS["records"]["blended"])
-    assert [decoder.nodes for decoder in blended] != [decoder.nodes for decoder in run(engine, Variant())]
+
+
+def test_as_designed_is_recap_and_other_ways_to_keep_records_are_not(engine):
+    memory, settings = TokenMemory(), replace(SETTINGS, record=True)
+    designed = [decoder.nodes for decoder in run(engine, Variant())]
+    for seed, nodes in zip((1, 3), designed):
+        recap = Recap(memory, engine.step_cost, settings, engine.target.stop_tokens)
+        prefill = engine.target.prefill(random_request("llama", seed).inputs)
+        *_, last = decode(engine.target, recap, prefill, settings, str)
+        assert [len(step.tokens) for step in last.trace.steps] == nodes
+    for name in ("overwritten", "all blended"):
+        assert [decoder.nodes for decoder in run(engine, GROUPS["records"][name])] != designed
 
 
 def test_without_seeding_nothing_is_known_before_the_first_step(engine):

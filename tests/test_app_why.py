@@ -84,8 +84,10 @@ def test_the_panel_of_recap_plus_says_that_its_records_persist_and_are_blended()
     panel = why_of(trace, "recap+", number, node)
     assert re.findall(r"<h4>(\d-gram, \w+)</h4>", panel) == [f"{order}-gram, persistent" for order in (1, 2, 3)]
     assert "last from another picture" in panel and "last written:" in panel and "Blended:" in panel
-    panel = why_of(trace, "recap", 1, 0)
-    assert "2-gram, local" in panel and "lended" not in panel and "last written" not in panel
+    cards = why_of(trace, "recap", 1, 0).split("</section>")
+    (local,) = [card for card in cards if "2-gram, local" in card]
+    assert "written:" in local and "lended" not in local and "last written" not in local
+    assert "Blended:" not in why_of(trace, "tr", 1, 0)
 
 
 def test_the_bonus_token_tells_why_it_was_not_drafted():

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from recap_engine.blending import LATER, blend, blend_into
+from recap_engine.blending import LATER, blend, blend_into, latest
 from recap_engine.memory import Record
 from recap_engine.weighting import TEMPER, chances
 
@@ -66,12 +66,12 @@ def test_of_what_is_found_together_the_last_under_a_key_is_blended_and_keys_shar
     source = random.Random(1)
     first, second, third = (random_record(source, 8, number) for number in (1, 2, 3))
     tables = {5: first}, {(4, 5): first}, {}
-    blend_into(tables, [((3, 4, 5), second), ((9, 9, 5), third)])
+    blend_into(*zip(tables, latest([((3, 4, 5), second), ((9, 9, 5), third)])))
     assert tables[0][5].chances == blend(first, third).chances
     assert tables[1] == {(4, 5): tables[1][4, 5], (9, 5): third}
     assert tables[1][4, 5].chances == blend(first, second).chances
     assert tables[2] == {(3, 4, 5): second, (9, 9, 5): third}
 
     tables = {5: first}, {(4, 5): first}, {(3, 4, 5): first}
-    blend_into(tables, [((3, 4, 5), second)])
+    blend_into(*zip(tables, latest([((3, 4, 5), second)])))
     assert tables[0][5] is tables[1][4, 5] is tables[2][3, 4, 5]

@@ -10,7 +10,7 @@ import gradio as gr
 import pytest
 import torch
 from PIL import Image
-from test_memory_merge import DIGITS, contents
+from test_memory_merge import contents, rounded
 from tiny_models import random_request, tiny_engine
 
 from app import texts
@@ -102,10 +102,11 @@ def run(forked, engine, question):
 
 
 def what_was_decided(trace):
-    """All of a trace but the times; entropies as `contents` has them."""
+    """All of a trace but the times; probabilities and entropies as `contents` has them."""
     decided = {}
     for name, lane in trace.lanes.items():
-        records = replace(lane.records, entropy=[round(entropy, DIGITS) for entropy in lane.records.entropy])
+        probabilities = list(map(rounded, lane.records.probabilities))
+        records = replace(lane.records, probabilities=probabilities, entropy=rounded(lane.records.entropy))
         steps = [(step.tokens, step.accepted) for step in lane.steps]
         decided[name] = lane.tokens, lane.stopped, lane.request, records, steps
     return decided

@@ -81,13 +81,14 @@ def said(logits: torch.Tensor, k: int, written: tuple[int, int, bool]) -> Said:
 
 
 class Memories:
-    """The latest record after one, two and three tokens; RECAP+ blends them."""
+    """The latest record after one, two and three tokens, or a blend of them where they persist, but for TR."""
 
     def __init__(self, orders: int, plus: bool) -> None:
         self.held: dict[int, dict[tuple[int, ...], tuple[Said | None, Said]]] = {
             order: {} for order in range(1, orders + 1)
         }
         self.plus = plus
+        self.blending = () if orders == 1 else (1, 2, 3) if plus else (1,)
 
     def new_request(self) -> None:
         """The longer keys live for one request."""
@@ -101,7 +102,10 @@ class Memories:
             before, last = memory.get(key(tokens, order), (None, None))
             if last and last.written[:2] != record.written[:2]:
                 before = last
-            memory[key(tokens, order)] = before, blended(before, record) if self.plus and before else record
+            memory[key(tokens, order)] = (
+                before,
+                blended(before, record) if order in self.blending and before else record,
+            )
 
     def recall(self, tokens: list[int]) -> list[Said | None]:
         return [self.held.get(order, {}).get(key(tokens, order), (None, None))[1] for order in (1, 2, 3)]

@@ -51,7 +51,7 @@ def test_a_memory_comes_back_as_it_was_saved(used, saved):
     other = tiny_engine("llama")
     other.load_memories(saved)
     for name, memory in used.memories.items():
-        if name != "recap+":
+        if name == "tr":
             assert contents(other.memories[name]) == contents(memory)
         assert other.memories[name].requests == 2
     kept = other.memories["recap"]
@@ -65,16 +65,17 @@ def test_a_memory_comes_back_as_it_was_saved(used, saved):
         assert one.tokens == generated(other, request, 16)
 
 
-def test_blended_records_and_long_keys_come_back_as_precise_as_the_model_is(used, saved):
+@pytest.mark.parametrize("lane", ["recap", "recap+"])
+def test_blended_records_and_long_keys_come_back_as_precise_as_the_model_is(used, saved, lane):
     other = tiny_engine("llama")
     other.load_memories(saved)
-    memory, again = used.memories["recap+"], other.memories["recap+"]
+    memory, again = used.memories[lane], other.memories[lane]
     for order in (1, 2, 3):
         assert list(again.tables[order]) == list(memory.tables[order])
         for one, two in zip(memory.tables[order].values(), again.tables[order].values()):
             assert (one.tokens, one.written) == (two.tokens, two.written)
             assert two.chances == pytest.approx(one.chances, rel=1e-5)
-    assert len(memory.triples) > 20
+    assert len(memory.triples) > 20 or lane == "recap"
 
 
 def test_an_empty_memory_and_one_of_mixed_records_survive():

@@ -18,7 +18,7 @@ from recap_engine.bench.ratios import Ratio, mean_accepted, ratio, speedups
 from recap_engine.bench.report import Table, aligned, differences, interval, number
 from recap_engine.bench.results import Folder, Measurement, Setting
 from recap_engine.bench.session import Session
-from recap_engine.blending import blend_into
+from recap_engine.blending import blend_into, latest
 from recap_engine.decode import decode
 from recap_engine.decoders import Decoder, Recap
 from recap_engine.errors import RecapError
@@ -43,7 +43,7 @@ class Variant:
     settings: dict[str, Any] = field(default_factory=dict)  # changes of `Settings`
     orders: Collection[int] = ORDERS  # those that count
     local: Collection[int] = CONTEXTUAL  # those whose records go with their request: ORDERS, CONTEXTUAL or ()
-    blended: bool = False  # a new record joins the one under its key, in place of replacing it
+    blended: Collection[int] = (1,)  # orders where a new record joins the one under its key, in place of replacing it
     seeded: bool = True  # from the prompt
     cold: bool = False  # everything is dropped with each request
 
@@ -55,7 +55,11 @@ def _varied(setting: str, values: Sequence[Any]) -> dict[str, Variant]:
 GROUPS: dict[str, dict[str, Variant]] = {
     "orders": {orders: Variant(orders=tuple(map(int, orders))) for orders in ("1", "12", "13", "23")},
     "scopes": {"all local": Variant(local=ORDERS), "all persistent": Variant(local=())},
-    "records": {"blended": Variant(blended=True), "blended, all persistent": Variant(blended=True, local=())},  # recap+
+    "records": {
+        "overwritten": Variant(blended=()),
+        "all blended": Variant(blended=ORDERS),
+        "all blended, all persistent": Variant(blended=ORDERS, local=()),  # recap+
+    },
     "weighting": _varied("weighting", [name for name in WEIGHTINGS if name != "last-token"]),  # that one is orders 1
     "budget": _varied("budget", (8, 16, 24, 32, 48, 64, 80)),
     "depth": _varied("max_depth", (1, 2, 4, 8, 12, 24)),
@@ -145,10 +149,14 @@ class Ablated(Recap):
             super().seed(prefill, reading)
 
     def remember(self, found: Iterable[tuple[Context, Record]]) -> None:
-        if self.variant.blended:
-            blend_into((self.token_memory.rows, self.longer.pairs, self.longer.triples), found)
-        else:
-            super().remember(found)
+        tables: Sequence[dict[Any, Record]] = self.token_memory.rows, self.longer.pairs, self.longer.triples
+        joined = []
+        for order, table, new in zip(ORDERS, tables, latest(found), strict=True):
+            if order in self.variant.blended:
+                joined.append((table, new))
+            else:
+                table.update(new)
+        blend_into(*joined)
 
 
 def only(weigh: Weigh, orders: Collection[int]) -> Weigh:

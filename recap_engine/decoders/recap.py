@@ -2,13 +2,14 @@
 
 From the root, the records of all three orders are fused into one ranked list, and the tree grows best-first; a node's
 own key is made of its own ancestors, so contextual memory serves deep nodes too. After verification every verified
-position, accepted or rejected, leaves a record under its three keys. The one-token memory persists across requests;
-the longer keys live in a memory made for this request and gone after it, so they never mix what was seen under other
-images.
+position, accepted or rejected, leaves a record under its three keys. The one-token memory persists across requests, and
+a new record is blended with the one that its key holds; the longer keys live in a memory made for this request and gone
+after it, so they never mix what was seen under other images, and there the latest record wins.
 """
 
 from collections.abc import Container, Iterable
 
+from recap_engine.blending import blend_into, latest
 from recap_engine.decoders.base import Decoder
 from recap_engine.memory import Record, RequestMemory, TokenMemory, prompt_records, verified_records
 from recap_engine.settings import Settings
@@ -62,10 +63,10 @@ class Recap(Decoder):
 
     def remember(self, found: Iterable[tuple[Context, Record]]) -> None:
         """Each record under its three keys."""
-        for context, record in found:
-            self.token_memory.rows[context[2]] = record
-            self.longer.pairs[context[1:]] = record
-            self.longer.triples[context] = record
+        one, two, three = latest(found)
+        blend_into((self.token_memory.rows, one))
+        self.longer.pairs.update(two)
+        self.longer.triples.update(three)
 
     def end(self) -> None:
         self.longer = RequestMemory()

@@ -1,16 +1,13 @@
-"""RECAP+: this project's variant of RECAP, which remembers more and for longer.
+"""RECAP+: this project's variant of RECAP, which remembers for longer.
 
-Two changes, each of which won on questions that nothing else is measured on:
-
-- a new record doesn't replace the one that its key holds, the two are blended (see `blending`), so a key tells what
-  usually follows it and not only what followed last time;
-- two- and three-token keys persist across requests, as one-token keys do. They do mix what was seen under different
-  images, which RECAP avoids; blended, they pay for it with what is the same under all of them, the language.
+Two- and three-token keys persist across requests, as one-token keys do, and as there a new record is blended with the
+one that its key holds. They do mix what was seen under different images, which RECAP avoids; blended, they pay for it
+with what is the same under all of them, the language. It won on questions that nothing else is measured on.
 """
 
 from collections.abc import Container, Iterable
 
-from recap_engine.blending import blend_into
+from recap_engine.blending import blend_into, latest
 from recap_engine.decoders.recap import Recap
 from recap_engine.memory import Record, TokenMemory
 from recap_engine.settings import Settings
@@ -19,7 +16,7 @@ from recap_engine.tree import Context
 
 
 class RecapPlus(Recap):
-    """RECAP with blended records and without a memory that ends with its request."""
+    """RECAP without a memory that ends with its request."""
 
     name = "recap+"
 
@@ -31,7 +28,7 @@ class RecapPlus(Recap):
 
     def remember(self, found: Iterable[tuple[Context, Record]]) -> None:
         memory = self.token_memory
-        blend_into((memory.rows, memory.pairs, memory.triples), found)
+        blend_into(*zip(memory.tables.values(), latest(found), strict=True))
 
     def end(self) -> None:
         """Nothing is dropped; `TokenMemory.trim` keeps to the bounds."""
