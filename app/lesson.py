@@ -246,8 +246,9 @@ the highlighted guess they are {after}, then {after_two}, then {after_three}.
 
 The more tokens a key has, the better it knows the place. And the memories live differently. The one-token memory is
 **persistent**: it goes on from question to question, like TR’s table; broad, always filled, and forgetful of where
-things came from. The two- and three-token memories are **local**: they are made for one request and dropped after it.
-So all that they hold was said about *this* picture.
+things came from. (A new prediction is blended with what its key held there: our choice.) The two- and three-token
+memories are **local**: they are made for one request and dropped after it. So all that they hold was said about *this*
+picture.
 
 {rival_place} In the tree the colours tell which key gave a guess its largest share; a ring means that several keys
 proposed the same token.

@@ -65,7 +65,8 @@ they found, and what the model itself said there. A record marked *from another 
 at something else: one-token keys mix pictures, RECAP’s longer ones cannot, because they live for this request alone.
 
 **RECAP+**, to be chosen in the settings, is not the paper’s method but this project’s variant of it. It keeps long
-keys across requests; so all its memories persist, and those under long keys are marked with triangles and dashed lines.
+keys across requests, so all its memories persist (those under long keys are marked with triangles and dashed lines),
+and it takes the next words of the prompt itself for predictions: an answer often repeats its question.
 
 **Fair timing.** The lanes share one prefill and run one after another on the same device; which of them goes first
 changes from run to run. A lane's clock stands still while the page is drawn.
@@ -75,7 +76,7 @@ FIRST_STEPS = (
     "Choose an example, draw a scene or bring a picture; then press Run. New to all this? The Lesson tab explains it "
     "in a few short pages."
 )
-VARIANT = "RECAP+ is this project’s variant of RECAP: it keeps long keys across requests."
+VARIANT = "RECAP+ is this project’s variant of RECAP: it keeps long keys across requests, and the prompt’s own words."
 NO_LANES = "Choose at least one lane in the settings."
 UPLOAD_ONLY = "Please upload the file: the server opens no other, and fetches nothing from elsewhere."
 STILL_LOADING = "The model is still loading; the run begins when it is there."

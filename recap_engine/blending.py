@@ -46,7 +46,7 @@ def blend_into(*joined: tuple[Table, Table]) -> None:
 
 
 def blend(earlier: Record, later: Record) -> Record:
-    """LATER of the later record, the rest of the earlier: of both their tokens the best, as many as the later one has.
+    """LATER of the later record, the rest of the earlier: of both their tokens the best, as many as the longer one has.
 
     By their chances and not their probabilities, as these are what proposals are made of. A blend's probabilities are
     those that have its chances, so it reads like any record; when it was written is when the later one was.
@@ -54,7 +54,8 @@ def blend(earlier: Record, later: Record) -> Record:
     sums = {token: KEPT * chance for token, chance in earlier.chances.items()}
     for token, chance in later.chances.items():
         sums[token] = sums.get(token, 0.0) + LATER * chance
-    best = sorted(sums.items(), key=itemgetter(1), reverse=True)[: len(later.tokens)]
+    most = max(len(earlier.tokens), len(later.tokens))
+    best = sorted(sums.items(), key=itemgetter(1), reverse=True)[:most]
     total = sum([chance for _, chance in best])
     chances = {token: chance / total for token, chance in best}
 

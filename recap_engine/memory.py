@@ -14,7 +14,7 @@ Source: RECAP, arXiv 2611.05894, abstract (keys and lifetimes); Token Recycling,
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from recap_engine.trace import Written
@@ -249,11 +249,24 @@ def verified_records(
 
 
 def prompt_records(prompt: list[int], positions: list[int], reading: "Reading", request: int) -> Iterator:
-    """The same for the prompt: `reading` holds one row for each of the text `positions` of `prompt`."""
+    """The same for the prompt: `reading` holds one row for each of the last of the text `positions` of `prompt`."""
     written = (request, PROMPT_STEP, True)
-    padded = [NO_TOKEN, NO_TOKEN, *prompt]
-    for row, position in enumerate(positions):
-        yield tuple(padded[position : position + 3]), reading.record(row, written)
+    rows = len(reading.tokens)
+    for row, position in enumerate(positions[-rows:] if rows else []):
+        yield _context_at(prompt, position), reading.record(row, written)
+
+
+def prompt_words(prompt: list[int], positions: list[int], request: int) -> Iterator[tuple[Context, Record]]:
+    """The prompt's own next word at each of its text `positions` that text follows, as if it had been predicted."""
+    written = (request, PROMPT_STEP, True)
+    for position, following in pairwise(positions):
+        if following == position + 1:
+            yield _context_at(prompt, position), Record([prompt[following]], [1.0], 0.0, written)
+
+
+def _context_at(prompt: list[int], position: int) -> Context:
+    one, two, three = [NO_TOKEN, NO_TOKEN, *prompt[max(0, position - 2) : position + 1]][-3:]
+    return one, two, three
 
 
 NO_TOKEN = -1  # stands before the beginning, so that a prompt of one token has three-token keys too

@@ -20,6 +20,7 @@ from recap_engine.stepcost import StepCost
 from recap_engine.trace import Written
 from recap_engine.tree import CandidateTree
 
+MOST_SEEDS = 64  # text positions of a prompt, the last ones, whose predictions are kept: each costs a row of the head
 CHUNK = 2**24  # most logits in float32 at once while reading a prompt: 64 MiB
 NO_LIMIT = 2**31
 LEAST_LOG = -1e4  # a log-probability of -inf counts as this: its probability is 0 either way
@@ -79,7 +80,7 @@ class Prefill:
 
     tokens: list[int]  # the prompt
     text_positions: list[int]  # those that hold text, not image placeholders
-    hidden: torch.Tensor  # [text positions, width]: last hidden states, for reading the prompt's own predictions
+    hidden: torch.Tensor  # [seeds, width]: last hidden states at the last MOST_SEEDS of them, for `read_prompt`
     cache: DynamicCache
     next_position: int  # rotary position of the first new token; M-RoPE: on all three axes
     first_token: int
@@ -116,7 +117,7 @@ class Target:
     def prefill(self, inputs: dict[str, torch.Tensor]) -> Prefill:
         """Run the prompt. `inputs`: input_ids [1, P] and what the family's processor adds for the picture.
 
-        Only the last position's logits are computed; the hidden states of the text positions are kept for
+        Only the last position's logits are computed; the hidden states of the last text positions are kept for
         `read_prompt`.
         """
         self._set_threads()
@@ -130,7 +131,7 @@ class Target:
         return Prefill(
             tokens=tokens,
             text_positions=text_positions,
-            hidden=hidden[text_positions],
+            hidden=hidden[text_positions[-MOST_SEEDS:]],
             cache=cache,
             next_position=int(positions.max()) + 1,
             first_token=first_token,
@@ -174,7 +175,7 @@ class Target:
 
     @torch.inference_mode()
     def read_prompt(self, prefill: Prefill, reads: Reads) -> Reading:
-        """The prompt's own predictions, one row per text position, in chunks that never hold CHUNK logits at once."""
+        """The prompt's own predictions, a row for each of `prefill.hidden`, in chunks that never hold CHUNK logits."""
         reading = Reading([])
         for rows in prefill.hidden.split(max(1, CHUNK // self.vocabulary)):
             part = _read(self.logits(rows), reads)

@@ -94,9 +94,9 @@ def test_scopes_say_what_the_next_request_finds(engine):
     assert found == {"as designed": [1], "all local": [], "all persistent": [1, 2, 3]}
 
 
-def test_blended_and_persistent_together_is_the_lane_of_that_name(engine):
+def test_all_together_is_the_lane_of_that_name(engine):
     memory, settings = TokenMemory(), replace(SETTINGS, record=True)
-    for seed, decoder in zip((1, 3), run(engine, GROUPS["records"]["all blended, all persistent"])):
+    for seed, decoder in zip((1, 3), run(engine, GROUPS["together"]["recap+"])):
         plus = RecapPlus(memory, engine.step_cost, settings, engine.target.stop_tokens)
         prefill = engine.target.prefill(random_request("llama", seed).inputs)
         *_, last = decode(engine.target, plus, prefill, settings, str)
@@ -111,8 +111,8 @@ def test_as_designed_is_recap_and_other_ways_to_keep_records_are_not(engine):
         prefill = engine.target.prefill(random_request("llama", seed).inputs)
         *_, last = decode(engine.target, recap, prefill, settings, str)
         assert [len(step.tokens) for step in last.trace.steps] == nodes
-    for name in ("overwritten", "all blended"):
-        assert [decoder.nodes for decoder in run(engine, GROUPS["records"][name])] != designed
+    for variant in GROUPS["records"].values():
+        assert [decoder.nodes for decoder in run(engine, variant)] != designed
 
 
 def test_without_seeding_nothing_is_known_before_the_first_step(engine):

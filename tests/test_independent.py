@@ -17,6 +17,7 @@ from recap_engine.blending import LATER
 from recap_engine.engine import Engine
 from recap_engine.scenes import make_example
 from recap_engine.settings import Settings
+from recap_engine.target import MOST_SEEDS
 from recap_engine.weighting import LENGTH, TEMPER
 
 SETTINGS = Settings(max_new_tokens=56, budget=24)
@@ -107,6 +108,18 @@ class Memories:
                 blended(before, record) if order in self.blending and before else record,
             )
 
+    def read(self, prompt: list[int], placeholder: int, request: int) -> None:
+        """RECAP+ takes each next word of the prompt for a prediction, under long keys."""
+        for order in (2, 3) if self.plus else ():
+            found = {
+                key(prompt[: at + 1], order): Said([word], [1.0], 0.0, (request, -1, True))
+                for at, word in enumerate(prompt[1:])
+                if placeholder not in (prompt[at], word)
+            }
+            for name, word in found.items():
+                _, last = self.held[order].get(name, (None, None))
+                self.held[order][name] = (blended(last, word) if last else word,) * 2
+
     def recall(self, tokens: list[int]) -> list[Said | None]:
         return [self.held.get(order, {}).get(key(tokens, order), (None, None))[1] for order in (1, 2, 3)]
 
@@ -164,9 +177,10 @@ def test_sources_weights_and_shares_are_those_of_a_second_implementation(runs, n
     memories, checked, recalled_of = Memories(orders, name == "recap+"), 0, set()
     for request, run in enumerate(runs[name], start=1):
         memories.new_request()
-        for position, token in enumerate(run.prompt):
-            if token != run.placeholder:
-                memories.write(run.prompt[: position + 1], said(run.logits[position], 8, (request, -1, True)))
+        memories.read(run.prompt, run.placeholder, request)
+        text = [position for position, token in enumerate(run.prompt) if token != run.placeholder]
+        for position in text[-MOST_SEEDS:]:
+            memories.write(run.prompt[: position + 1], said(run.logits[position], 8, (request, -1, True)))
         answer = [run.lane.first_token]
         for number, step in enumerate(run.lane.steps):
             before = run.prompt + answer

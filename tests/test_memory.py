@@ -5,12 +5,14 @@ import random
 from dataclasses import replace
 
 import pytest
+import torch
 from tiny_models import IMAGE, generated, random_request, tiny_engine
 
 from recap_engine.errors import RecapError
-from recap_engine.memory import PROMPT_STEP, Promises, RequestMemory
+from recap_engine.memory import NO_TOKEN, PROMPT_STEP, Promises, RequestMemory, prompt_words
 from recap_engine.settings import Settings
 from recap_engine.stepcost import StepCost
+from recap_engine.target import MOST_SEEDS
 
 SETTINGS = Settings(max_new_tokens=24, budget=16)
 
@@ -127,6 +129,31 @@ def test_every_verified_position_is_remembered_and_accepted_ones_win(lane):
         assert rows[path[-1]].tokens[0] == step.bonus or lane == "recap", "a blend may still prefer the earlier"
         others = {t for t, d in zip(step.tokens, step.decisions) if d != "accepted"} - set(path)
         assert not any(rows[token].written[2] for token in others)
+
+
+def test_the_prompts_own_words_are_certain_and_pass_over_pictures():
+    words = list(prompt_words([5, 6, 99, 99, 7, 8, 9], [0, 1, 4, 5, 6], request=3))
+    assert [context for context, _ in words] == [(NO_TOKEN, NO_TOKEN, 5), (99, 99, 7), (99, 7, 8)]
+    assert [record.tokens for _, record in words] == [[6], [8], [9]]
+    assert all((r.probabilities, r.entropy, r.written) == ([1.0], 0.0, (3, PROMPT_STEP, True)) for _, r in words)
+
+
+def test_only_the_last_text_positions_are_seeds_and_recap_plus_has_the_words_of_the_others():
+    engine, request = tiny_engine("llama"), random_request("llama", 0)
+    prompt = list(range(3, 3 + MOST_SEEDS + 20))
+    prefill = engine.target.prefill({"input_ids": torch.tensor([prompt])})
+    known = {}
+    for lane in ("tr", "recap", "recap+"):
+        decoder = engine._decoder(request, lane, replace(SETTINGS, record=False))
+        decoder.seed(prefill, engine.target.read_prompt(prefill, decoder.reads))
+        known[lane] = set(engine.memories[lane].rows)
+        if lane != "tr":
+            long = {key: record.tokens for key, record in decoder.longer.triples.items()}
+            known[lane, 3] = {key[2] for key in long}
+    assert known["tr"] == known["recap"] == known["recap+"] == known["recap", 3] == set(prompt[-MOST_SEEDS:])
+    assert known["recap+", 3] == set(prompt)
+    assert all(long[tuple(prompt[i - 2 : i + 1])] == [prompt[i + 1]] for i in range(2, 20))
+    assert all(prompt[i + 1] in long[tuple(prompt[i - 2 : i + 1])] for i in range(20, len(prompt) - 1))
 
 
 def test_promises_follow_what_was_kept_and_drift_back_when_nothing_is_drafted():

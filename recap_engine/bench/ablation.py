@@ -21,6 +21,7 @@ from recap_engine.bench.session import Session
 from recap_engine.blending import blend_into, latest
 from recap_engine.decode import decode
 from recap_engine.decoders import Decoder, Recap
+from recap_engine.decoders.recap_plus import remember_words
 from recap_engine.errors import RecapError
 from recap_engine.memory import Recalled, Record, TokenMemory
 from recap_engine.request import Request
@@ -44,7 +45,8 @@ class Variant:
     orders: Collection[int] = ORDERS  # those that count
     local: Collection[int] = CONTEXTUAL  # those whose records go with their request: ORDERS, CONTEXTUAL or ()
     blended: Collection[int] = (1,)  # orders where a new record joins the one under its key, in place of replacing it
-    seeded: bool = True  # from the prompt
+    seeded: bool = True  # with what the target predicted along the prompt
+    words: bool = False  # the prompt's own next words count as predictions under long keys
     cold: bool = False  # everything is dropped with each request
 
 
@@ -58,13 +60,14 @@ GROUPS: dict[str, dict[str, Variant]] = {
     "records": {
         "overwritten": Variant(blended=()),
         "all blended": Variant(blended=ORDERS),
-        "all blended, all persistent": Variant(blended=ORDERS, local=()),  # recap+
+        "all blended, all persistent": Variant(blended=ORDERS, local=()),
     },
     "weighting": _varied("weighting", [name for name in WEIGHTINGS if name != "last-token"]),  # that one is orders 1
     "budget": _varied("budget", (8, 16, 24, 32, 48, 64, 80)),
     "depth": _varied("max_depth", (1, 2, 4, 8, 12, 24)),
     "k": _varied("top_k", (2, 4, 8, 16)),
-    "seeding": {"without": Variant(seeded=False)},
+    "seeding": {"without": Variant(seeded=False), "and the prompt's words": Variant(words=True)},
+    "together": {"recap+": Variant(blended=ORDERS, local=(), words=True)},
     "memory": {"cold": Variant(cold=True)},
 }
 
@@ -145,6 +148,8 @@ class Ablated(Recap):
         return tree
 
     def seed(self, prefill: Prefill, reading: Reading) -> None:
+        if self.variant.words:
+            remember_words(self.longer, prefill, self.request)
         if self.variant.seeded:
             super().seed(prefill, reading)
 

@@ -180,6 +180,8 @@ LANES = {
         lambda plan: engine_lane(plan, "tr", plan.budgets["tr-same"]),
     ),
     "recap": Kind("one-, two- and three-token memories", lambda plan: engine_lane(plan, "recap")),
-    "recap+": Kind("the same, long keys kept across requests", lambda plan: engine_lane(plan, "recap+")),
+    "recap+": Kind(
+        "the same, long keys kept across requests, the prompt's own words too", lambda plan: engine_lane(plan, "recap+")
+    ),
     "oracle": Kind("the bound: knows the answer; RECAP's depth limit and step cost", _oracle),
 }
