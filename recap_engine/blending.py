@@ -9,6 +9,7 @@ that. Arrays would not make it quicker: between two passes a processor has forgo
 """
 
 from collections.abc import Iterable
+from functools import cache
 from operator import itemgetter
 
 from recap_engine.memory import Record, Table
@@ -32,17 +33,11 @@ def latest(found: Iterable[tuple[Context, Record]]) -> tuple[Table, Table, Table
 
 def blend_into(*joined: tuple[Table, Table]) -> None:
     """Blend the second table of each pair into the first. Keys that hold the same record go on holding the same."""
-    blends: dict[tuple[Record, Record], Record] = {}
+    once = cache(blend)
     for table, new in joined:
         for key, record in new.items():
             earlier = table.get(key)
-            if earlier is None:
-                table[key] = record
-                continue
-            pair = earlier, record
-            if pair not in blends:
-                blends[pair] = blend(earlier, record)
-            table[key] = blends[pair]
+            table[key] = record if earlier is None else once(earlier, record)
 
 
 def blend(earlier: Record, later: Record) -> Record:

@@ -14,6 +14,7 @@ Source: RECAP, arXiv 2611.05894, abstract (keys and lifetimes); Token Recycling,
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -193,18 +194,15 @@ class TokenMemory:
         shift = self.requests - changes.mark.requests
         known = changes.mark.requests if shift >= 0 else 0  # last request whose records the copy had, unless emptied
         moved: dict[Record, Record] = {}  # by identity, as one record may stand under several keys
-        blended: dict[tuple[Record, Record], Record] = {}
+        once = cache(blend) if blend else None
         for order, table in changes.tables.items():
             for key, record in table.items():
                 if record not in moved:
                     request, step, accepted = record.written
                     moved[record] = replace(record, written=(request + shift, step, accepted)) if shift else record
                 newcomer, held = moved[record], self.tables[order].get(key)
-                if blend and held is not None and held.written[0] > known:
-                    pair = held, newcomer
-                    if pair not in blended:
-                        blended[pair] = blend(*pair)
-                    newcomer = blended[pair]
+                if once and held is not None and held.written[0] > known:
+                    newcomer = once(held, newcomer)
                 self.tables[order][key] = newcomer
         self.pictures.update({request + shift: picture for request, picture in changes.pictures.items()})
         self.promises.merge(changes.mark.promises, changes.promises)

@@ -13,7 +13,7 @@ from recap_engine.request import Request
 from recap_engine.settings import Settings
 
 TR_BUDGETS = (2, 4, 8, 16, 32, 56, 80)
-WARMING = 16  # nodes with which its memory serves the earlier requests
+WARM_BUDGET = 16  # nodes with which its memory serves the earlier requests
 
 
 def mean_nodes(
@@ -34,7 +34,7 @@ def best_nodes(
     engine: Engine, earlier: Iterable[Request], requests: Iterable[Request], settings: Settings, cold: bool
 ) -> Iterator[int]:
     """The budget with the least geometric mean of decoding times; budgets take turns, so a slow moment hits all."""
-    warm = yield from _after(earlier, engine, "tr", replace(settings, budget=WARMING))
+    warm = yield from _after(earlier, engine, "tr", replace(settings, budget=WARM_BUDGET))
     engines = {b: engine.apart({name: m.copy() for name, m in warm.memories.items()}) for b in TR_BUDGETS}
     logs = dict.fromkeys(TR_BUDGETS, 0.0)
     for request in requests:
