@@ -25,9 +25,10 @@ and which of them the model accepted.</li>
 """
 
 EMBEDDED_MODEL = """
-**What it can read.** The model that comes with this page is small (about eight million parameters) and was trained only
-on drawn pictures: coloured shapes and simple objects, bar and pie charts, signs, receipts and small tables. Ask in
-English. It is there so that you can see decoding at work on any laptop, without a network.
+**What it can read.** The model that comes with this page is small (about eight million parameters) and was trained
+only on drawn pictures: coloured shapes and simple objects, bar and pie charts, signs, receipts and small tables. Ask
+in English, and for an answer at length if you like: describe, count one by one, compare, add up, write a table. It is
+there so that you can see decoding at work on any laptop, without a network.
 
 **What it cannot read.** Photographs, handwriting, screenshots, and anything else that was not drawn like its training
 pictures. It will answer all the same, and it will be wrong; all lanes will agree on that wrong answer.
