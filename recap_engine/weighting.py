@@ -19,7 +19,7 @@ from recap_engine.tree import Proposal
 if TYPE_CHECKING:
     from recap_engine.memory import Recalled, Record
 
-TEMPER = 0.3  # our choice: the argmax after a key varies with the picture far more than one distribution there says
+TEMPER = 0.4  # our choice: the argmax after a key varies with the picture far more than one distribution there says
 LENGTH = (1.0, 2.0, 4.0)  # how much more a key of one, two, three tokens is trusted at equal confidence
 NO_WEIGHTS = (0.0, 0.0, 0.0)
 Weights = tuple[float, float, float]  # of orders 1, 2, 3
