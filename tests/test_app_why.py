@@ -74,17 +74,21 @@ def test_the_panel_shows_what_the_target_said_and_whether_it_chose_the_token():
 
 def test_the_panel_of_recap_plus_says_that_its_records_persist_and_are_blended():
     trace = make_trace(nodes=60, steps=6, plus=True)
-    lane = trace.lanes["recap+"]
-    number, node = next(
-        (number, node)
-        for number, step in enumerate(lane.steps)
-        for node in range(len(step.tokens))
-        if any(source.other_picture and source.order > 1 for source in explain(trace, lane, number, node).sources)
-    )
+
+    def first(lane, fits):
+        """A step and a node with such a source that has a record."""
+        return next(
+            (number, node)
+            for number, step in enumerate(lane.steps)
+            for node in range(len(step.tokens))
+            if any(source.lines and fits(source) for source in explain(trace, lane, number, node).sources)
+        )
+
+    number, node = first(trace.lanes["recap+"], lambda source: source.other_picture and source.order > 1)
     panel = why_of(trace, "recap+", number, node)
     assert re.findall(r"<h4>(\d-gram, \w+)</h4>", panel) == [f"{order}-gram, persistent" for order in (1, 2, 3)]
     assert "last from another picture" in panel and "last written:" in panel and "Blended:" in panel
-    cards = why_of(trace, "recap", 1, 0).split("</section>")
+    cards = why_of(trace, "recap", *first(trace.lanes["recap"], lambda source: source.order == 2)).split("</section>")
     (local,) = [card for card in cards if "2-gram, local" in card]
     assert "written:" in local and "lended" not in local and "last written" not in local
     assert "Blended:" not in why_of(trace, "tr", 1, 0)
