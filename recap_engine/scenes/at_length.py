@@ -156,12 +156,8 @@ def chart(p: ChartPicture, rng: random.Random) -> Dialogue:
     return _of((_ranked, _compare_neighbours, _chart_table), p, rng)
 
 
-def _unit_and_part(p: ChartPicture) -> tuple[str, str]:
-    return ("%", "slice") if p.style == "pie" else ("", "bar")
-
-
 def _ranked(p: ChartPicture, rng: random.Random) -> Dialogue:
-    unit, part = _unit_and_part(p)
+    unit, part = p.unit, p.part
     order = sorted(range(len(p.labels)), key=lambda i: -p.values[i])
     question = rng.choice(
         ("List the values from the highest to the lowest.", f"Describe every {part}, from the highest to the lowest.")
@@ -177,7 +173,7 @@ def _ranked(p: ChartPicture, rng: random.Random) -> Dialogue:
     )
 
 
-def more_or_same(x: str, vx: int, y: str, vy: int, unit: str) -> str:
+def _more_or_same(x: str, vx: int, y: str, vy: int, unit: str) -> str:
     """How two numbers compare, by how much, in two sentences."""
     facts = f"{x} has {vx}{unit} and {y} has {vy}{unit}."
     if vx == vy:
@@ -187,18 +183,17 @@ def more_or_same(x: str, vx: int, y: str, vy: int, unit: str) -> str:
 
 
 def _compare_neighbours(p: ChartPicture, rng: random.Random) -> Dialogue:
-    unit, part = _unit_and_part(p)
+    unit, part = p.unit, p.part
     question = rng.choice((f"Compare each {part} with the one after it.", f"Compare the {part}s one by one."))
     pairs = pairwise(zip(p.labels, p.values))
-    return ask(question, " ".join(more_or_same(x, vx, y, vy, unit) for (x, vx), (y, vy) in pairs))
+    return ask(question, " ".join(_more_or_same(x, vx, y, vy, unit) for (x, vx), (y, vy) in pairs))
 
 
 def _chart_table(p: ChartPicture, rng: random.Random) -> Dialogue:
-    unit, part = _unit_and_part(p)
     question = rng.choice(("Write the chart as a markdown table.", "Copy the values of the chart into a table."))
-    rows = [[label, f"{value}{unit}", colour] for label, value, colour in zip(p.labels, p.values, p.colours)]
+    rows = [[label, f"{value}{p.unit}", colour] for label, value, colour in zip(p.labels, p.values, p.colours)]
     body = markdown_table((p.title, "Value", "Color"), rows)
-    total = "" if unit else f"\n\nThe values are {sum(p.values)} in total."
+    total = "" if p.unit else f"\n\nThe values are {sum(p.values)} in total."
     return ask(question, body + total)
 
 
@@ -356,7 +351,7 @@ def _dearest(p: ReceiptPicture, rng: random.Random) -> Dialogue | None:
 
 
 def _most_in_chart(p: ChartPicture, rng: random.Random) -> Dialogue | None:
-    unit, part = _unit_and_part(p)
+    unit, part = p.unit, p.part
     question = rng.choice(
         (
             "Which has the most, and how much more than each of the others?",

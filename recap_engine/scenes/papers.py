@@ -128,6 +128,14 @@ class ChartPicture(Picture):
     values: list[int] = field(default_factory=list)
     colours: list[str] = field(default_factory=list)
 
+    @property
+    def unit(self) -> str:
+        return "%" if self.style == "pie" else ""
+
+    @property
+    def part(self) -> str:
+        return "slice" if self.style == "pie" else "bar"
+
     def centres(self) -> list[float]:
         """Middle of each bar, in layout units: on the middle of a tile column."""
         columns = {3: (1, 3, 5), 4: (0, 2, 4, 6), 5: (1, 2, 3, 4, 5)}[len(self.labels)]

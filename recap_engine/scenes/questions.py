@@ -110,7 +110,7 @@ def _summary(p: ThingsPicture) -> str:
 
 
 def _describe_chart(p: ChartPicture, rng: random.Random) -> str:
-    unit, part = ("%", "slice") if p.style == "pie" else ("", "bar")
+    unit, part = p.unit, p.part
     lines = [f'This is a {p.style} chart titled "{p.title}" with {amount(len(p.labels), part)}.']
     style = rng.choice((0, 1))
     for i, (label, value, colour) in enumerate(zip(p.labels, p.values, p.colours)):
@@ -123,7 +123,7 @@ def _describe_chart(p: ChartPicture, rng: random.Random) -> str:
 
 
 def _extremes(p: ChartPicture) -> str:
-    unit = "%" if p.style == "pie" else ""
+    unit = p.unit
     high, low = max(p.values), min(p.values)
     return (
         f"The highest value is {high}{unit} for {p.labels[p.values.index(high)]} and the lowest is {low}{unit} "
@@ -270,7 +270,7 @@ def _relation_question(pair: list[Thing], rng: random.Random) -> Dialogue:
 def chart(p: ChartPicture, rng: random.Random) -> Dialogue:
     if rng.random() < AT_LENGTH:
         return at_length.chart(p, rng)
-    unit, part = ("%", "slice") if p.style == "pie" else ("", "bar")
+    unit, part = p.unit, p.part
     i = rng.randrange(len(p.labels))
     label, value, colour = p.labels[i], p.values[i], p.colours[i]
     what, brief = rng.choice(("value", "value", "extreme", "colour", "count", "list", "list")), rng.random() < 0.55
@@ -485,7 +485,7 @@ def _reason_chart(p: ChartPicture, rng: random.Random) -> Dialogue:
             f"Does {x} or {y} have the higher value, and what is the difference?",
         )
     )
-    return _reason_numbers(x, p.values[i], y, p.values[j], question, "%" if p.style == "pie" else "")
+    return _reason_numbers(x, p.values[i], y, p.values[j], question, p.unit)
 
 
 def _reason_table(p: TablePicture, rng: random.Random) -> Dialogue:
@@ -536,7 +536,7 @@ def follow_up(p: Picture, rng: random.Random) -> Dialogue:
         )
     if isinstance(p, ChartPicture):
         i, j = rng.sample(range(len(p.labels)), 2)
-        unit = "%" if p.style == "pie" else ""
+        unit = p.unit
         return Dialogue(
             (
                 (f"What is the value for {p.labels[i]}?", f"{p.labels[i]} has a value of {p.values[i]}{unit}."),
