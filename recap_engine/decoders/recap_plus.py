@@ -6,7 +6,7 @@
 - Under long keys the prompt's own next words count as if the target had predicted them: answers repeat their questions,
   summaries their texts. Prompt-lookup decoding (Saxena, 2023) proposes nothing else.
 
-Each won on questions that nothing else is measured on.
+The first won on pictures that nothing else is measured on, the second in a replay of a language model's logged answers.
 """
 
 from collections.abc import Container, Iterable
