@@ -142,9 +142,10 @@ def length_scores(reader: Reader, family: str, count: int) -> dict[str, float]:
             picture = SAMPLERS[rng.choice(PICTURES_OF[family])](rng)
         question, truth = dialogue.turns[0]
         answer = reader.answer(picture.render(), question)
+        said = sentences_of(answer)
         wanted = [sentences_of(text) for text in (truth, *truths(ask, picture, question))]
-        best = max(wanted, key=lambda true: len(true & sentences_of(answer)) / len(true))
-        right, sentences = right + len(best & sentences_of(answer)), sentences + len(best)
+        best = max(wanted, key=lambda true: len(true & said) / len(true))
+        right, sentences = right + len(best & said), sentences + len(best)
         tokens += len(reader.processor.tokenizer(answer).input_ids)
     return {"sentences_right": right / sentences, "sentences": sentences, "mean_tokens": tokens / count}
 

@@ -166,8 +166,6 @@ def _describe_table(p: TablePicture, rng: random.Random) -> str:
 
 
 def count(p: ThingsPicture, rng: random.Random) -> Dialogue:
-    if rng.random() < AT_LENGTH:
-        return at_length.count_all(p, rng)
     what = rng.choice(("all", "kind", "kind", "colour"))
     kinds, colours = [t.kind for t in p.things], [t.colour for t in p.things]
     if what == "all":
@@ -197,8 +195,6 @@ def count(p: ThingsPicture, rng: random.Random) -> Dialogue:
 
 
 def attribute(p: ThingsPicture, rng: random.Random) -> Dialogue:
-    if rng.random() < AT_LENGTH:
-        return at_length.attributes(p, rng)
     kinds = Counter(t.kind for t in p.things)
     single = [t for t in p.things if kinds[t.kind] == 1]
     if single and rng.random() < 0.25 and len(single) > 1:
@@ -268,8 +264,6 @@ def _relation_question(pair: list[Thing], rng: random.Random) -> Dialogue:
 
 
 def chart(p: ChartPicture, rng: random.Random) -> Dialogue:
-    if rng.random() < AT_LENGTH:
-        return at_length.chart(p, rng)
     unit, part = p.unit, p.part
     i = rng.randrange(len(p.labels))
     label, value, colour = p.labels[i], p.values[i], p.colours[i]
@@ -322,8 +316,6 @@ def chart(p: ChartPicture, rng: random.Random) -> Dialogue:
 
 
 def read(p: Picture, rng: random.Random) -> Dialogue:
-    if rng.random() < AT_LENGTH:
-        return at_length.read(p, rng)
     return _read_sign(p, rng) if isinstance(p, SignPicture) else _read_receipt(p, rng)  # type: ignore[arg-type]
 
 
@@ -401,8 +393,6 @@ def _read_receipt(p: ReceiptPicture, rng: random.Random) -> Dialogue:
 
 
 def table(p: TablePicture, rng: random.Random) -> Dialogue:
-    if rng.random() < AT_LENGTH:
-        return at_length.table(p, rng)
     if rng.random() < 0.5:
         return transcribe(p, rng)
     name, *cells = rng.choice(p.rows)
@@ -434,8 +424,6 @@ def transcribe(p: TablePicture, rng: random.Random) -> Dialogue:
 
 
 def reason(p: Picture, rng: random.Random) -> Dialogue:
-    if rng.random() < AT_LENGTH and (dialogue := at_length.reason(p, rng)):
-        return dialogue
     return {
         ThingsPicture: _reason_things,
         ChartPicture: _reason_chart,
@@ -550,14 +538,28 @@ def follow_up(p: Picture, rng: random.Random) -> Dialogue:
 
 # ---- choosing -------------------------------------------------------------------------------------------------------
 
-ASKERS: dict[str, Callable] = {
-    "description": describe,
+
+def _or_at_length(family: str, ask_shortly: Callable) -> Callable:
+    """Asks for a long answer in a share AT_LENGTH of all cases, if the picture has a question for one."""
+
+    def asked(picture: Picture, rng: random.Random) -> Dialogue:
+        long = at_length.ASKERS[family](picture, rng) if rng.random() < AT_LENGTH else None
+        return long or ask_shortly(picture, rng)
+
+    return asked
+
+
+SHORT_ASKERS: dict[str, Callable] = {
     "counting": count,
     "attributes": attribute,
     "chart": chart,
     "reading": read,
     "table": table,
     "reasoning": reason,
+}
+ASKERS: dict[str, Callable] = {
+    "description": describe,
+    **{family: _or_at_length(family, asker) for family, asker in SHORT_ASKERS.items()},
     TWO_TURN: follow_up,
 }
 
