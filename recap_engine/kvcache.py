@@ -44,15 +44,15 @@ class KVBuffer(Cache):
         self.position_offset = next_position - self.length  # rotary position minus row
         self.windows = windows
         rows = self.length + new_tokens + most_nodes + 1
-        self.stacks: list[torch.Tensor] = []  # [layers alike, 1, heads, rows, head width] each
-        views = zip(self._allocate(keys, rows), self._allocate(values, rows), strict=True)
+        self.stacks: list[torch.Tensor] = []  # [keys and values alike, 1, heads, rows, head width] each
+        views = self._allocate([*keys, *values], rows)
         self.mask = keys[0].new_zeros(1, 1, 1 + most_nodes, rows)  # additive; zero over the committed rows
-        super().__init__(layers=[BufferLayer(self, k, v) for k, v in views])
+        super().__init__(layers=[BufferLayer(self, k, v) for k, v in zip(views, views[len(keys) :], strict=False)])
 
     def _allocate(self, prompts: Sequence[torch.Tensor], rows: int) -> list[torch.Tensor]:
-        """[1, heads, rows, head width] per layer, the prompt's rows filled in.
+        """[1, heads, rows, head width] for each, the prompt's rows filled in.
 
-        Layers of the same size on the same device share one stack, so that committing takes one operation.
+        Those of the same size on the same device share one stack, so that committing takes one operation.
         """
         places = [(prompt.device, prompt.shape) for prompt in prompts]
         slots = {}
@@ -95,7 +95,7 @@ class KVBuffer(Cache):
             for stack in self.stacks:
                 rows = torch.tensor([start + node for node in accepted], device=stack.device)
                 stack[..., start:end, :] = stack.index_select(3, rows)
-        self.mask[..., self.length : end] = 0.0
+        self.mask[..., self.length : end].zero_()
         self.length = end
 
 

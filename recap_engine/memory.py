@@ -40,17 +40,17 @@ class Record:
     probabilities: list[float]  # [k], under the full distribution; empty if the reader did not ask for them
     entropy: float  # of the full distribution over ln|V|: 0 is certain, 1 is uniform
     written: Written
-    _chances: dict[int, float] | None = None
+    _chances: list[float] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What can be computed again stays behind when a record travels to another process."""
         return Record, (self.tokens, self.probabilities, self.entropy, self.written)
 
     @property
-    def chances(self) -> dict[int, float]:
-        """By token, best first, sum 1: how likely each is the argmax when the key comes up again."""
+    def chances(self) -> list[float]:
+        """[k], sum 1: how likely each token is the argmax when the key comes up again."""
         if self._chances is None:
-            self._chances = dict(zip(self.tokens, chances(self.probabilities), strict=True))
+            self._chances = chances(self.probabilities)
         return self._chances
 
 

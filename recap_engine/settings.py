@@ -18,7 +18,7 @@ class Settings:
     budget: int | Literal["auto"] = "auto"  # most nodes in a tree; auto: RECAP fits the hardware, TR takes its 80
     max_depth: int = 12  # RECAP; TR's static tree has six levels
     floor: float = 0.005  # RECAP: no candidate of a smaller path probability
-    top_k: int = 8  # tokens a RECAP record holds; TR's rows always hold 8
+    top_k: int = 5  # tokens a RECAP record holds: more cost time and win nothing; TR's rows always hold 8
     weighting: str = "entropy-confidence"  # see `weighting.WEIGHTINGS`
     record: bool = True  # keep trees, decisions and exact phase times; off: only what was emitted, and when
 

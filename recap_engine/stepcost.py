@@ -25,7 +25,7 @@ LONG = 1024  # of the long one, if the model has so many positions
 LONG_SIZES = (0, 16, 64)  # what attention adds is nearly a straight line
 SECONDS = 3.0  # the measurement stops repeating after this long
 REPEATS = 15
-NODE_OVERHEAD_S = 60e-6  # drafting and remembering one node, in Python on one core: RECAP takes 45 µs, RECAP+ 88
+NODE_OVERHEAD_S = 40e-6  # drafting and remembering one node, in Python on one core: RECAP takes 25 µs, RECAP+ 50
 
 Samples = dict[int, list[float]]  # by nodes, seconds of a pass; every list's r-th was taken in round r
 

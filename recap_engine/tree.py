@@ -114,28 +114,30 @@ def grow(
     answer ends there).
     """
     tree = CandidateTree(context)
-    expected, best_size, best_rate = 1.0, 0, 1.0 / cost.seconds[0]
+    seconds, slopes = cost.seconds, cost.slopes
+    size, expected, best_size, best_rate = 0, 1.0, 0, 1.0 / seconds[0]
     heap: list[tuple[float, int, int, Proposal, int]] = []  # -path, tie-break, parent, proposal, index into it
 
     def offer(parent: int, above: float, proposal: Proposal, index: int) -> None:
         """Only the best sibling not yet in the tree waits in the heap; the next follows when it leaves."""
         if index < len(proposal.candidates) and (path := above * proposal.candidates[index][1]) >= floor:
-            heapq.heappush(heap, (-path, len(tree) * 2 + (index > 0), parent, proposal, index))
+            heapq.heappush(heap, (-path, size * 2 + (index > 0), parent, proposal, index))
 
     if max_depth > 0:
         offer(ROOT, 1.0, propose(context), 0)
-    while heap and len(tree) < cost.most_nodes:
-        if -heap[0][0] * trust <= best_rate * cost.slopes[len(tree)]:
+    while heap and size < cost.most_nodes:
+        if -heap[0][0] * trust <= best_rate * slopes[size]:
             break
-        _, _, parent, proposal, index = heapq.heappop(heap)
+        path, _, parent, proposal, index = heapq.heappop(heap)
         token, fused = proposal.candidates[index]
         node = tree.add(parent, token, fused, proposal)
-        expected += tree.path[node] * trust
-        rate = expected / cost.seconds[len(tree)]
+        size += 1
+        expected -= path * trust
+        rate = expected / seconds[size]
         if rate > best_rate:
-            best_size, best_rate = len(tree), rate
+            best_size, best_rate = size, rate
         offer(parent, 1.0 if parent == ROOT else tree.path[parent], proposal, index + 1)
         if tree.depths[node] < max_depth and token not in stops:
-            offer(node, tree.path[node], propose(tree.contexts[node]), 0)
+            offer(node, -path, propose(tree.contexts[node]), 0)
     tree.cut(best_size)
     return tree

@@ -84,27 +84,22 @@ WEIGHTINGS: dict[str, Weigh] = {
 
 def fuse(recalled: "Recalled", weigh: Weigh) -> Proposal:
     """Candidates by falling fused probability. Pure."""
-    one, two, three = weights = weigh(recalled)
+    one, two, three = weigh(recalled)
     total = one + two + three
     if total <= 0.0:
         return Proposal([], recalled, NO_WEIGHTS)
-    used: dict[int, tuple[Record, float]] = {}  # by identity, as one record is often the latest under several keys
-    for record, weight in zip(recalled, weights, strict=True):
-        if record and weight > 0.0:
-            _, so_far = used.get(id(record), (record, 0.0))
-            used[id(record)] = record, so_far + weight / total
-    if len(used) == 1:
-        ((only, _),) = used.values()
-        candidates = list(only.chances.items())
-    else:
-        scores: dict[int, float] = {}
-        for source, weight in used.values():
-            for token, chance in source.chances.items():
-                scores[token] = scores.get(token, 0.0) + weight * chance
-        candidates = sorted(scores.items(), key=itemgetter(1), reverse=True)
-    return Proposal(candidates, recalled, (one / total, two / total, three / total))
+    weights = one / total, two / total, three / total
+    scores: dict[int, float] = {}
+    so_far = scores.get
+    for record, weight in zip(recalled, weights):
+        if record and weight:
+            for token, chance in zip(record.tokens, record.chances):
+                scores[token] = so_far(token, 0.0) + weight * chance
+    return Proposal(sorted(scores.items(), key=itemgetter(1), reverse=True), recalled, weights)
 
 
 def share(record: "Record | None", weight: float, token: int) -> float:
     """What one order gave to the fused probability of `token`; the three shares sum to it. 0 if none was recorded."""
-    return weight * record.chances.get(token, 0.0) if record and record.probabilities else 0.0
+    if record is None or not record.probabilities or token not in record.tokens:
+        return 0.0
+    return weight * record.chances[record.tokens.index(token)]

@@ -49,7 +49,7 @@ def make_proposal(rng: random.Random, written: list[Record], scopes: dict[int, s
 
     if len(scopes) == 1:
         row = recall(1)
-        return Proposal(list(row.chances.items()), (row, None, None), (1.0, 0.0, 0.0))
+        return Proposal(list(zip(row.tokens, row.chances, strict=True)), (row, None, None), (1.0, 0.0, 0.0))
     one, two, three = (recall(order) if rng.random() < 0.7 or order == 1 else None for order in (1, 2, 3))
     return fuse((one, two, three), WEIGHTINGS["entropy-confidence"])
 

@@ -115,6 +115,15 @@ def test_as_designed_is_recap_and_other_ways_to_keep_records_are_not(engine):
         assert [decoder.nodes for decoder in run(engine, variant)] != designed
 
 
+@pytest.mark.parametrize("name", GROUPS["rejected nodes"])
+def test_keys_that_do_not_learn_from_rejected_nodes_are_fewer(engine, name):
+    variant = GROUPS["rejected nodes"][name]
+    kept, designed = (run(engine, one, seeds=(1,))[0] for one in (replace(variant, local=()), Variant(local=())))
+    for order, table in kept.token_memory.tables.items():
+        all_keys = designed.token_memory.tables[order]
+        assert (len(table) == len(all_keys)) == (order in variant.rejected)
+
+
 def test_without_seeding_nothing_is_known_before_the_first_step(engine):
     seeded, bare = (run(engine, variant, (1,))[0] for variant in (Variant(), GROUPS["seeding"]["without"]))
     assert all(seeded.known.values())

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from recap_engine.blending import LATER, blend, blend_into, latest
+from recap_engine.blending import LATER, SURE, blend, blend_into, latest, said
 from recap_engine.memory import Record
 from recap_engine.weighting import TEMPER, chances
 
@@ -13,15 +13,29 @@ def test_a_blend_holds_some_of_each_chance_and_reads_like_a_record():
     earlier = Record([1, 2], [0.9, 0.1], 0.2, (1, 0, True))
     later = Record([3, 1], [0.6, 0.4], 0.4, (2, 5, False))
     blended = blend(earlier, later)
-    old, new = earlier.chances, later.chances
+    old, new = dict(zip(earlier.tokens, earlier.chances)), dict(zip(later.tokens, later.chances))
     sums = {1: (1 - LATER) * old[1] + LATER * new[1], 2: (1 - LATER) * old[2], 3: LATER * new[3]}
     best = sorted(sums, key=sums.get, reverse=True)[:2]
     assert blended.tokens == best
-    assert blended.chances == pytest.approx({token: sums[token] / sum(sums[t] for t in best) for token in best})
-    assert chances(blended.probabilities) == pytest.approx(list(blended.chances.values()))
+    assert blended.chances == pytest.approx([sums[token] / sum(sums[t] for t in best) for token in best])
+    assert chances(blended.probabilities) == pytest.approx(blended.chances)
     assert sum(blended.probabilities) == pytest.approx(1.0)
     assert (blended.entropy, blended.written) == (pytest.approx(0.2 + 0.2 * LATER), (2, 5, False))
     assert earlier.tokens == [1, 2] and later.tokens == [3, 1]
+
+
+@pytest.mark.parametrize(("before", "after", "alone"), [(SURE, SURE, True), (SURE, 0.79, False), (0.79, SURE, False)])
+def test_of_two_that_are_sure_of_the_same_token_the_later_stands_for_both(before, after, alone):
+    earlier = Record([1, 2], [before, 0.1], 0.2, (1, 0, True))
+    later = Record([1, 3], [after, 0.1], 0.4, (2, 5, False))
+    assert (blend(earlier, later) is later) == alone
+    of_another = Record([4, 1], [0.9, 0.1], 0.2, (1, 0, True))
+    assert set(blend(of_another, later).tokens) == {1, 4}
+
+
+def test_said_are_the_records_of_accepted_positions():
+    accepted, rejected = Record([1], [1.0], 0.0, (1, 0, True)), Record([1], [1.0], 0.0, (1, 0, False))
+    assert said({5: accepted, 6: rejected}) == {5: accepted}
 
 
 def random_record(source: random.Random, k: int, written: int = 0) -> Record:
@@ -53,8 +67,7 @@ def test_blends_of_records_and_of_blends_follow_the_rule():
         made = blend(*pair)
         tokens, probabilities, shares, entropy = spelt_out(*pair)
         assert len(set(made.tokens)) == 8
-        assert list(made.chances) == made.tokens
-        assert list(made.chances.values()) == pytest.approx(shares)
+        assert made.chances == pytest.approx(shares)
         assert made.probabilities == pytest.approx(probabilities)
         assert made.entropy == pytest.approx(entropy)
         assert made.written == pair[1].written

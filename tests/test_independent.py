@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from recap_engine.blending import LATER
+from recap_engine.blending import LATER, SURE
 from recap_engine.engine import Engine
 from recap_engine.scenes import make_example
 from recap_engine.settings import Settings
@@ -21,6 +21,7 @@ from recap_engine.target import MOST_SEEDS
 from recap_engine.weighting import LENGTH, TEMPER
 
 SETTINGS = Settings(max_new_tokens=56, budget=24)
+TOP_K = {"tr": 8, "recap": SETTINGS.top_k, "recap+": SETTINGS.top_k}
 SEEDS = (7000, 7001)  # two requests with different pictures: the second finds the first one's one-token records
 
 
@@ -98,8 +99,10 @@ class Memories:
                 self.held[order] = {}
 
     def write(self, tokens: list[int], record: Said) -> None:
-        """Of what one step writes under a key, the last record alone counts."""
+        """Of what one step writes under a key, the last record alone counts; RECAP+: see there for order 3."""
         for order, memory in self.held.items():
+            if self.plus and order == 3 and not record.written[2]:
+                continue
             before, last = memory.get(key(tokens, order), (None, None))
             if last and last.written[:2] != record.written[:2]:
                 before = last
@@ -125,10 +128,15 @@ class Memories:
 
 
 def blended(before: Said, after: Said) -> Said:
-    """The weighted mean of the chances, the best eight of them alone, as probabilities that have these chances."""
+    """The weighted mean of the chances, the best of them alone, as probabilities that have these chances.
+
+    Of two that are sure of the same, the later.
+    """
+    if before.tokens[0] == after.tokens[0] and before.probabilities[0] >= SURE and after.probabilities[0] >= SURE:
+        return after
     union = dict.fromkeys(before.tokens + after.tokens)
     mean = sorted((LATER * after.chance(token) + (1 - LATER) * before.chance(token), token) for token in union)
-    kept = sorted(mean[-8:], key=lambda pair: -pair[0])
+    kept = sorted(mean[-max(len(before.tokens), len(after.tokens)) :], key=lambda pair: -pair[0])
     raised = [chance ** (1 / TEMPER) for chance, _ in kept]
     mass = LATER * sum(after.probabilities) + (1 - LATER) * sum(before.probabilities)
     probabilities = [mass * value / sum(raised) for value in raised]
@@ -180,7 +188,7 @@ def test_sources_weights_and_shares_are_those_of_a_second_implementation(runs, n
         memories.read(run.prompt, run.placeholder, request)
         text = [position for position, token in enumerate(run.prompt) if token != run.placeholder]
         for position in text[-MOST_SEEDS:]:
-            memories.write(run.prompt[: position + 1], said(run.logits[position], 8, (request, -1, True)))
+            memories.write(run.prompt[: position + 1], said(run.logits[position], TOP_K[name], (request, -1, True)))
         answer = [run.lane.first_token]
         for number, step in enumerate(run.lane.steps):
             before = run.prompt + answer
@@ -220,7 +228,7 @@ def test_what_the_target_said_at_accepted_rows_is_what_the_stock_model_says(runs
         position = len(run.prompt)  # of the root: the answer's first token
         for number, step in enumerate(run.lane.steps):
             for node in (-1, *step.accepted):
-                expected = said(run.logits[position], 8, (run.lane.request, number, True))
+                expected = said(run.logits[position], TOP_K[name], (run.lane.request, number, True))
                 assert same(run.lane, step.rows[node + 1], expected)
                 position += 1
             position -= step.bonus is None  # the answer ended inside the path: its last token is no root

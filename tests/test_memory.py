@@ -8,6 +8,7 @@ import pytest
 import torch
 from tiny_models import IMAGE, generated, random_request, tiny_engine
 
+from recap_engine.decoders.token_recycling import TOP_K
 from recap_engine.errors import RecapError
 from recap_engine.memory import NO_TOKEN, PROMPT_STEP, Promises, RequestMemory, prompt_words
 from recap_engine.settings import Settings
@@ -102,7 +103,8 @@ def test_the_prompts_text_is_remembered_and_its_picture_is_not(lane):
     rows = engine.memories[lane].rows
     assert set(rows) == set(request.inputs["input_ids"][0].tolist()) - {IMAGE}
     assert {record.written for record in rows.values()} == {(1, PROMPT_STEP, True)}
-    assert all(len(record.tokens) == 8 for record in rows.values())
+    k = {"tr": TOP_K, "recap": SETTINGS.top_k}[lane]
+    assert all(len(record.tokens) == k for record in rows.values())
 
 
 def test_the_prompt_predicts_what_the_model_would_say_there():

@@ -162,7 +162,7 @@ FORGED = {
     "an empty record": change(tokens=put(0, -1), probabilities=put(0, -1)),
     "NaN": change(probabilities=put((0, 0), np.nan)),
     "infinity": change(probabilities=put((0, 0), np.inf)),
-    "a negative probability": change(probabilities=put((0, 7), -0.5)),
+    "a negative probability": change(probabilities=put((0, 4), -0.5)),
     "probabilities of all zeros": change(probabilities=put(0, 0.0)),
     "probabilities that sum to 8": change(probabilities=put(0, 1.0)),
     "rising probabilities": change(probabilities=lambda a: put(0, a[0, ::-1].copy())(a)),

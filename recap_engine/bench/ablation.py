@@ -18,7 +18,7 @@ from recap_engine.bench.ratios import Ratio, mean_accepted, ratio, speedups
 from recap_engine.bench.report import Table, aligned, differences, interval, number
 from recap_engine.bench.results import Folder, Measurement, Setting
 from recap_engine.bench.session import Session
-from recap_engine.blending import blend_into, latest
+from recap_engine.blending import blend_into, latest, said
 from recap_engine.decode import decode
 from recap_engine.decoders import Decoder, Recap
 from recap_engine.decoders.recap_plus import remember_words
@@ -45,6 +45,7 @@ class Variant:
     orders: Collection[int] = ORDERS  # those that count
     local: Collection[int] = CONTEXTUAL  # those whose records go with their request: ORDERS, CONTEXTUAL or ()
     blended: Collection[int] = (1,)  # orders where a new record joins the one under its key, in place of replacing it
+    rejected: Collection[int] = ORDERS  # orders whose keys learn from rejected nodes too, not from what was said alone
     seeded: bool = True  # with what the target predicted along the prompt
     words: bool = False  # the prompt's own next words count as predictions under long keys
     cold: bool = False  # everything is dropped with each request
@@ -62,12 +63,17 @@ GROUPS: dict[str, dict[str, Variant]] = {
         "all blended": Variant(blended=ORDERS),
         "all blended, all persistent": Variant(blended=ORDERS, local=()),
     },
+    "rejected nodes": {
+        "kept under 1 and 2 tokens": Variant(rejected=(1, 2)),
+        "kept under 1 token": Variant(rejected=(1,)),
+        "not kept": Variant(rejected=()),
+    },
     "weighting": _varied("weighting", [name for name in WEIGHTINGS if name != "last-token"]),  # that one is orders 1
     "budget": _varied("budget", (8, 16, 24, 32, 48, 64, 80)),
     "depth": _varied("max_depth", (1, 2, 4, 8, 12, 24)),
-    "k": _varied("top_k", (2, 4, 8, 16)),
+    "k": _varied("top_k", (2, 3, 4, 8, 16)),
     "seeding": {"without": Variant(seeded=False), "and the prompt's words": Variant(words=True)},
-    "together": {"recap+": Variant(blended=ORDERS, local=(), words=True)},
+    "together": {"recap+": Variant(blended=ORDERS, local=(), rejected=(1, 2), words=True)},
     "memory": {"cold": Variant(cold=True)},
 }
 
@@ -157,6 +163,8 @@ class Ablated(Recap):
         tables: Sequence[dict[Any, Record]] = self.token_memory.rows, self.longer.pairs, self.longer.triples
         joined = []
         for order, table, new in zip(ORDERS, tables, latest(found), strict=True):
+            if order not in self.variant.rejected:
+                new = said(new)
             if order in self.variant.blended:
                 joined.append((table, new))
             else:

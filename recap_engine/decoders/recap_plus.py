@@ -2,7 +2,8 @@
 
 - Two- and three-token keys persist across requests, as one-token keys do, and as there a new record is blended with the
   one that its key holds. They do mix what was seen under different images, which RECAP avoids; blended, they pay for it
-  with what is the same under all of them, the language.
+  with what is the same under all of them, the language. A three-token key learns only from what was said, as one that
+  ends in a rejected node seldom comes again.
 - Under long keys the prompt's own next words count as if the target had predicted them: answers repeat their questions,
   summaries their texts. Prompt-lookup decoding (Saxena, 2023) proposes nothing else.
 
@@ -11,7 +12,7 @@ The first won on pictures that nothing else is measured on, the second in a repl
 
 from collections.abc import Container, Iterable
 
-from recap_engine.blending import blend_into, latest
+from recap_engine.blending import blend_into, latest, said
 from recap_engine.decoders.recap import Recap
 from recap_engine.memory import Record, RequestMemory, TokenMemory, prompt_words
 from recap_engine.settings import Settings
@@ -37,8 +38,10 @@ class RecapPlus(Recap):
         super().seed(prefill, reading)
 
     def remember(self, found: Iterable[tuple[Context, Record]]) -> None:
+        """Three-token keys learn from accepted positions alone, which is a third less to blend."""
         memory = self.token_memory
-        blend_into(*zip(memory.tables.values(), latest(found), strict=True))
+        one, two, three = latest(found)
+        blend_into((memory.rows, one), (memory.pairs, two), (memory.triples, said(three)))
 
     def end(self) -> None:
         """Nothing is dropped; `TokenMemory.trim` keeps to the bounds."""
