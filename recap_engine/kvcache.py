@@ -45,9 +45,10 @@ class KVBuffer(Cache):
         self.windows = windows
         rows = self.length + new_tokens + most_nodes + 1
         self.stacks: list[torch.Tensor] = []  # [keys and values alike, 1, heads, rows, head width] each
-        views = self._allocate([*keys, *values], rows)
+        buffers = self._allocate([*keys, *values], rows)
+        views = zip(buffers[: len(keys)], buffers[len(keys) :], strict=True)
         self.mask = keys[0].new_zeros(1, 1, 1 + most_nodes, rows)  # additive; zero over the committed rows
-        super().__init__(layers=[BufferLayer(self, k, v) for k, v in zip(views, views[len(keys) :], strict=False)])
+        super().__init__(layers=[BufferLayer(self, k, v) for k, v in views])
 
     def _allocate(self, prompts: Sequence[torch.Tensor], rows: int) -> list[torch.Tensor]:
         """[1, heads, rows, head width] for each, the prompt's rows filled in.
