@@ -261,7 +261,7 @@ def test_layers_on_several_devices_keep_their_keys_there():
         prefilled.update(layer.keys.to(device), layer.values.to(device), number)
     buffer = KVBuffer(prefilled, prefill.next_position, 8, 4)
     assert [layer.keys.device.type for layer in buffer.layers] == ["cpu", "meta", "cpu"]
-    assert len(buffer.stacks) == 4  # keys and values, on two devices
+    assert len(buffer.stacks) == 2  # keys and values together, on two devices
     rows = torch.arange(5.0).view(1, 1, 5, 1).expand(1, *buffer.layers[0].keys.shape[1:2], 5, 8)
     for layer in buffer.layers:
         layer.update(rows.to(layer.keys.device), rows.to(layer.keys.device))
