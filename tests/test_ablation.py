@@ -115,9 +115,9 @@ def test_as_designed_is_recap_and_other_ways_to_keep_records_are_not(engine):
         assert [decoder.nodes for decoder in run(engine, variant)] != designed
 
 
-@pytest.mark.parametrize("name", GROUPS["rejected nodes"])
+@pytest.mark.parametrize("name", GROUPS["rejected"])
 def test_keys_that_do_not_learn_from_rejected_nodes_are_fewer(engine, name):
-    variant = GROUPS["rejected nodes"][name]
+    variant = GROUPS["rejected"][name]
     kept, designed = (run(engine, one, seeds=(1,))[0] for one in (replace(variant, local=()), Variant(local=())))
     for order, table in kept.token_memory.tables.items():
         all_keys = designed.token_memory.tables[order]

@@ -63,10 +63,10 @@ GROUPS: dict[str, dict[str, Variant]] = {
         "all blended": Variant(blended=ORDERS),
         "all blended, all persistent": Variant(blended=ORDERS, local=()),
     },
-    "rejected nodes": {
-        "kept under 1 and 2 tokens": Variant(rejected=(1, 2)),
-        "kept under 1 token": Variant(rejected=(1,)),
-        "not kept": Variant(rejected=()),
+    "rejected": {
+        "nodes kept under 1 and 2 tokens": Variant(rejected=(1, 2)),
+        "nodes kept under 1 token": Variant(rejected=(1,)),
+        "nodes not kept": Variant(rejected=()),
     },
     "weighting": _varied("weighting", [name for name in WEIGHTINGS if name != "last-token"]),  # that one is orders 1
     "budget": _varied("budget", (8, 16, 24, 32, 48, 64, 80)),
