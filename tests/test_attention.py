@@ -1,4 +1,4 @@
-"""Attention with grouped heads folded into rows: what SDPA gives, and the kernel reads the buffer's own keys."""
+"""Attention of heads in groups: what SDPA gives, and the kernel reads the buffer's own keys."""
 
 import random
 
@@ -12,7 +12,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from recap_engine.engine import Engine
 from recap_engine.models import attention
-from recap_engine.models.attention import attend
+from recap_engine.models.attention import attend, folded
 from recap_engine.stepcost import comb
 from recap_engine.target import Reads, Target
 
@@ -65,34 +65,40 @@ def seen(monkeypatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
 @pytest.mark.parametrize("window", [None, 6])
 @pytest.mark.parametrize("rows", [2, 9, 65])
 @pytest.mark.parametrize(("shared", "groups"), [(2, 2), (5, 3), (4, 7), (1, 8)])
-def test_folded_groups_give_what_sdpa_gives(seen, shared, groups, rows, window):
+def test_groups_give_what_sdpa_gives(seen, shared, groups, rows, window):
     query, key, value = states(groups, rows, shared=shared)
     given = (query, key, value, tree_mask(rows, window))
-    folded, weights = attend(grouped(groups), *given, scaling=0.3, sliding_window=window)
+    output, weights = attend(grouped(groups), *given, scaling=0.3, sliding_window=window)
     assert weights is None
-    assert folded.is_contiguous()
-    ((folded_query, folded_key),) = seen
+    assert output.is_contiguous()
+    in_rows = folded(*given, 0.3)
+    (_, key_on_cpu), (folded_query, folded_key) = seen
     assert folded_query.shape == (1, shared, groups * rows, WIDTH)
-    assert folded_key is key
-    torch.testing.assert_close(folded, sdpa_attention_forward(grouped(groups), *given, scaling=0.3)[0])
+    assert folded_key is key_on_cpu is key
+    expected = sdpa_attention_forward(grouped(groups), *given, scaling=0.3)[0]
+    torch.testing.assert_close(output, expected)
+    torch.testing.assert_close(in_rows, expected)
 
 
 def test_values_may_be_of_another_width_than_keys(seen):
     given = (*states(3, 9, value_width=24), tree_mask(9))
-    folded = attend(grouped(3), *given)[0]
-    assert folded.shape == (1, 9, 6, 24)
-    assert seen[0][1] is given[1]
-    torch.testing.assert_close(folded, sdpa_attention_forward(grouped(3), *given)[0])
+    output, in_rows = attend(grouped(3), *given)[0], folded(*given, None)
+    assert output.shape == in_rows.shape == (1, 9, 6, 24)
+    assert seen[0][1] is seen[1][1] is given[1]
+    expected = sdpa_attention_forward(grouped(3), *given)[0]
+    torch.testing.assert_close(output, expected)
+    torch.testing.assert_close(in_rows, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_folds_too(seen, dtype):
+def test_half_precision_copies_no_keys_either(seen, dtype):
     given = [part.to(dtype) for part in (*states(2, 9), tree_mask(9))]
-    folded = attend(grouped(2), *given, scaling=0.25)[0]
-    assert folded.dtype == dtype
-    assert seen[0][1] is given[1]
+    outputs = attend(grouped(2), *given, scaling=0.25)[0], folded(*given, 0.25)
+    assert seen[0][1] is seen[1][1] is given[1]
     exact = sdpa_attention_forward(grouped(2), *(part.double() for part in given), scaling=0.25)[0]
-    torch.testing.assert_close(folded.double(), exact, rtol=0.02, atol=0.02)
+    for output in outputs:
+        assert output.dtype == dtype
+        torch.testing.assert_close(output.double(), exact, rtol=0.02, atol=0.02)
 
 
 OF_EACH_HEAD = torch.randn(1, 4, 9, CONTEXT + 9)
@@ -144,32 +150,38 @@ def read_in_place(target: Target, inputs: dict[str, torch.Tensor], seen: list) -
     return shape
 
 
+@pytest.mark.parametrize("in_rows", [False, True])
 @pytest.mark.parametrize("kind", BUILDERS)
-def test_a_verification_reads_the_buffers_own_keys_in_every_family(seen, kind):
+def test_a_verification_reads_the_buffers_own_keys_in_every_family(seen, monkeypatch, kind, in_rows):
+    if in_rows:
+        monkeypatch.setattr(attention, "shared", folded)
     target = tiny_engine(kind).target
     heads, shared = TEXT["num_attention_heads"], TEXT["num_key_value_heads"]
-    expected = (heads, 9) if kind == UNGROUPED else (shared, 9 * heads // shared)
+    expected = (shared, 9 * heads // shared) if in_rows and kind != UNGROUPED else (heads, 9)
     assert read_in_place(target, random_request(kind, 0).inputs, seen) == expected
 
 
-def test_a_loaded_model_folds_and_keeps_its_name_for_how_it_attends(seen):
+def test_a_loaded_model_copies_no_keys_and_keeps_its_name_for_how_it_attends(seen):
     target = Engine.load(device="cpu").target
     text = target.model.config.get_text_config()
     heads, shared = text.num_attention_heads, text.num_key_value_heads
     assert heads > shared, "or this says nothing"
     inputs = {"input_ids": torch.randint(10, 1000, (1, 30))}
-    assert read_in_place(target, inputs, seen) == (shared, 9 * heads // shared)
+    assert read_in_place(target, inputs, seen) == (heads, 9)
     assert ALL_ATTENTION_FUNCTIONS["sdpa"] is attend
     assert text._attn_implementation == "sdpa"
 
 
 def test_a_verification_predicts_what_it_does_with_transformers_own_attention(monkeypatch):
     """Logits of all rows, in every family."""
+    given = attention.shared
     for kind in BUILDERS:
         target = tiny_engine(kind).target
         prefill = target.prefill(random_request(kind, 1).inputs)
         logits = []
-        for function in (attend, sdpa_attention_forward):
+        for heads, function in ((given, attend), (folded, attend), (given, sdpa_attention_forward)):
+            monkeypatch.setattr(attention, "shared", heads)
             monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, "sdpa", function)
             logits.append(target.verify(target.open(prefill, 20, 40), comb(40), Reads()).logits)
-        torch.testing.assert_close(*logits, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(logits[0], logits[2], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(logits[1], logits[2], rtol=1e-4, atol=1e-4)

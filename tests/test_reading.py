@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from recap_engine.target import Reads, _read
+from recap_engine.target import BLOCK, LARGE, Reads, _read, _top
 
 ALL = Reads(top_k=4, probabilities=True, entropy=True)
 
@@ -45,3 +45,18 @@ def test_scores_of_minus_infinity_count_as_impossible():
     alone = torch.distributions.Categorical(logits=logits[0, :5].double())
     assert reading.entropy[0] == pytest.approx(float(alone.entropy()) / math.log(50), abs=1e-5)
     assert reading.entropy[1] == pytest.approx(0.0, abs=1e-6) and reading.probabilities[1][0] == 1.0
+
+
+@pytest.mark.parametrize("vocabulary", [LARGE - 1, LARGE, LARGE + BLOCK - 1, 3 * LARGE + 1])
+@pytest.mark.parametrize("k", [1, 5, 64])
+def test_the_best_of_a_large_vocabulary_are_the_best_of_all(vocabulary, k):
+    logits = scores(4, vocabulary)
+    logits[1] = logits[1].round()  # many ties
+    logits[2, k:] = -torch.inf
+    logits[3] = logits[3].sort().values  # all of them side by side at the end
+    values, places = _top(logits, k)
+    expected = logits.topk(k)
+    assert torch.equal(values, expected.values)
+    assert torch.equal(logits.gather(1, places), values)
+    assert all(len(set(row)) == k for row in places.tolist())
+    assert torch.equal(places[[0, 3]], expected.indices[[0, 3]])  # no ties
