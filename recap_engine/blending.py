@@ -16,6 +16,7 @@ from recap_engine.weighting import TEMPER
 
 LATER = 0.4  # its part of a blend; a memory that has served for long would do better with less, a new one with more
 KEPT = 1.0 - LATER  # and the earlier one's
+LATER_TO_KEPT = LATER / KEPT
 SURE = 0.8  # probability of the best token from which a record is called sure of it
 UNTEMPER = 1.0 / TEMPER
 
@@ -37,10 +38,11 @@ def said(found: Table) -> Table:
 
 def blend_into(*joined: tuple[Table, Table]) -> None:
     """Blend the second table of each pair into the first. Keys that hold the same record go on holding the same."""
-    once = cache(blend)
+    once = cache(blend) if len(joined) > 1 else blend
     for table, new in joined:
+        held = table.get
         for key, record in new.items():
-            earlier = table.get(key)
+            earlier = held(key)
             table[key] = record if earlier is None else once(earlier, record)
 
 
@@ -51,15 +53,15 @@ def blend(earlier: Record, later: Record) -> Record:
     those that have its chances, so it reads like any record; when it was written is when the later one was. Of two
     that are sure of the same token the later one stands for both: a third of all pairs, and nothing is lost.
     """
-    if earlier.tokens[0] == later.tokens[0] and min(earlier.probabilities[0], later.probabilities[0]) >= SURE:
+    if earlier.tokens[0] == later.tokens[0] and earlier.probabilities[0] >= SURE <= later.probabilities[0]:
         return later
-    sums = {token: KEPT * chance for token, chance in zip(earlier.tokens, earlier.chances)}
+    sums = dict(zip(earlier.tokens, earlier.chances))  # over KEPT
     so_far = sums.get
     for token, chance in zip(later.tokens, later.chances):
-        sums[token] = so_far(token, 0.0) + LATER * chance
-    most = max(len(earlier.tokens), len(later.tokens))
-    tokens = sorted(sums, key=sums.__getitem__, reverse=True)[:most]
-    best = [sums[token] for token in tokens]
+        sums[token] = so_far(token, 0.0) + LATER_TO_KEPT * chance
+    tokens = sorted(sums, key=so_far, reverse=True)
+    del tokens[max(len(earlier.tokens), len(later.tokens)) :]
+    best = [*map(so_far, tokens)]
     total = sum(best)
     raised = [each**UNTEMPER for each in best]
     share = (KEPT * sum(earlier.probabilities) + LATER * sum(later.probabilities)) / sum(raised)

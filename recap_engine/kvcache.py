@@ -92,10 +92,10 @@ class KVBuffer(Cache):
         """Keep the rows of the root and of the `accepted` nodes of the last pass, in that order."""
         start = self.length + 1
         end = start + len(accepted)
-        if accepted and accepted[-1] != len(accepted) - 1:  # not already side by side
-            for stack in self.stacks:
-                rows = torch.tensor([start + node for node in accepted], device=stack.device)
-                stack[..., start:end, :] = stack.index_select(3, rows)
+        for place, node in enumerate(accepted):
+            if place != node:  # not there already; what is still to be moved lies behind it
+                for stack in self.stacks:
+                    stack.select(3, start + place).copy_(stack.select(3, start + node))
         self.mask[..., self.length : end].zero_()
         self.length = end
 

@@ -23,11 +23,12 @@ SIZES = (0, 1, 2, 4, 8, 16, 24, 32, 48, 64)  # nodes; costs between them are int
 CONTEXT = 128  # committed tokens of the short context
 LONG = 1024  # of the long one, if the model has so many positions
 LONG_SIZES = (0, 16, 64)  # what attention adds is nearly a straight line
-SECONDS = 3.0  # the measurement stops repeating after this long
+SECONDS = 8.0  # the measurement stops repeating after this long, and trees of over FEW nodes after half of it
+FEW = 16  # nodes: what trees have where a pass is so slow that this matters
 REPEATS = 15
 NODE_OVERHEAD_S = 40e-6  # drafting and remembering one node, in Python on one core: RECAP takes 25 µs, RECAP+ 50
 
-Samples = dict[int, list[float]]  # by nodes, seconds of a pass; every list's r-th was taken in round r
+Samples = dict[int, list[float]]  # by nodes, seconds of a pass in round after round; no list is longer than that of 0
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,12 @@ class StepCost:
         """
         alone = short[0]
         unit, nodes = median(alone), range(max(short) + 1)
-        ratios = {size: median(s / one for s, one in zip(short[size], alone, strict=True)) for size in sorted(short)}
+        ratios = {size: median(s / one for s, one in zip(short[size], alone)) for size in sorted(short)}
         seconds = unit * _rising(ratios, nodes) + NODE_OVERHEAD_S * np.arange(len(nodes))
         if not long:
             return cls(tuple(seconds.tolist()))
         more = {
-            size: median((far - near) / one for far, near, one in zip(long[size], short[size], alone, strict=True))
+            size: median((far - near) / one for far, near, one in zip(long[size], short[size], alone))
             for size in sorted(long)
         }
         per_token = unit / further * _rising(more, nodes).clip(min=0.0)
@@ -119,14 +120,15 @@ def measure(target: "Target") -> StepCost:
         long: Samples = {size: [] for size in LONG_SIZES} if further else {}
         for size in (SIZES[-1], 0):  # warm-up
             pass_s(size, CONTEXT)
-        end = time.perf_counter() + SECONDS
+        start = time.perf_counter()
         for repeat in range(REPEATS):
-            for size in SIZES:
+            few = repeat > 1 and time.perf_counter() > start + SECONDS / 2
+            for size in SIZES[: SIZES.index(FEW) + 1] if few else SIZES:
                 pass_s(size, CONTEXT)  # untimed: in decoding, too, a pass follows one of about its size
                 short[size].append(pass_s(size, CONTEXT))
                 if size in long:
                     long[size].append(pass_s(size, CONTEXT + further))
-            if time.perf_counter() > end and repeat:
+            if repeat and time.perf_counter() > start + SECONDS:
                 break
     return StepCost.from_samples(short, long, further)
 

@@ -89,12 +89,20 @@ def fuse(recalled: "Recalled", weigh: Weigh) -> Proposal:
     if total <= 0.0:
         return Proposal([], recalled, NO_WEIGHTS)
     weights = one / total, two / total, three / total
+    first, second, third = recalled
+    if second is third:  # one position's record under both long keys, or none
+        parts = ((first, weights[0]), (second, weights[1] + weights[2]))
+    else:
+        parts = ((first, weights[0]), (second, weights[1]), (third, weights[2]))
+    having = [(record, weight) for record, weight in parts if record and weight]
+    if len(having) == 1:
+        record, _ = having[0]
+        return Proposal(list(zip(record.tokens, record.chances)), recalled, weights)
     scores: dict[int, float] = {}
     so_far = scores.get
-    for record, weight in zip(recalled, weights):
-        if record and weight:
-            for token, chance in zip(record.tokens, record.chances):
-                scores[token] = so_far(token, 0.0) + weight * chance
+    for record, weight in having:
+        for token, chance in zip(record.tokens, record.chances):
+            scores[token] = so_far(token, 0.0) + weight * chance
     return Proposal(sorted(scores.items(), key=itemgetter(1), reverse=True), recalled, weights)
 
 

@@ -91,6 +91,23 @@ def test_measuring_takes_seconds(monkeypatch):
     assert rounds.count(1) == 2 * 2 and time.perf_counter() - start < 20
 
 
+def test_large_trees_are_timed_in_the_first_half_and_small_ones_to_the_end(monkeypatch):
+    """A clock by which a pass takes 0.1 s: a round 2.3 s, one without large trees 1.4 s."""
+    engine = tiny_engine("llama")
+    now, passes = [0.0], []
+
+    def verify(buffer, tree, reads):
+        passes.append(len(tree))
+        now[0] += 0.1
+
+    monkeypatch.setattr(stepcost, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(engine.target, "verify", verify)
+    cost = stepcost.measure(engine.target)
+    timed = {size: passes.count(size) for size in (1, 16, 24, 64)}
+    assert timed == {1: 10, 16: 15, 24: 4, 64: 7}, "two passes a round, of 16 and 64 nodes a third; 64 warms up too"
+    assert cost.seconds == pytest.approx([0.1 + NODE_OVERHEAD_S * n for n in range(65)])
+
+
 def test_a_request_is_weighed_at_its_own_length():
     engine = tiny_engine("llama")
     engine.step_cost = GROWING
