@@ -238,12 +238,15 @@ def verified_records(
 
     The order is the rule "accepted ones are written last": a later write replaces an earlier one under the same key.
     """
-    kept = set(accepted)
-    others = [node for node in range(len(tree)) if node not in kept]
-    for nodes, was_accepted in ((others, False), ([-1, *accepted], True)):
-        written = (request, step, was_accepted)
-        for node in nodes:
-            yield tree.context_of(node), reading.record(node + 1, written)
+    kept, contexts = set(accepted), tree.contexts
+    written = (request, step, False)
+    for node, context in enumerate(contexts):
+        if node not in kept:
+            yield context, reading.record(node + 1, written)
+    written = (request, step, True)
+    yield tree.context, reading.record(0, written)
+    for node in accepted:
+        yield contexts[node], reading.record(node + 1, written)
 
 
 def prompt_records(prompt: list[int], positions: list[int], reading: "Reading", request: int) -> Iterator:

@@ -191,7 +191,6 @@ class Target:
             for rows in prefill.hidden.split(max(1, CHUNK // self.vocabulary)):
                 reading.complete(_logs(self.logits(rows)))
 
-    @torch.inference_mode()
     def open(self, prefill: Prefill, new_tokens: int, most_nodes: int) -> KVBuffer:
         """A lane's own buffer, with room for `new_tokens` and for a pass over `most_nodes` nodes.
 
@@ -235,7 +234,6 @@ class Target:
             reading.node_probabilities = own[:, 0].exp().tolist()
             reading.node_ranks = [int(rank) for rank in better.sum(-1).tolist()]
 
-    @torch.inference_mode()
     def commit(self, buffer: KVBuffer, accepted: list[int]) -> None:
         """Keep the rows of the root and of the accepted nodes of the last pass."""
         buffer.commit(accepted)

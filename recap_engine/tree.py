@@ -114,21 +114,22 @@ def grow(
     answer ends there).
     """
     tree = CandidateTree(context)
-    seconds, slopes = cost.seconds, cost.slopes
+    seconds, slopes, most_nodes = cost.seconds, cost.slopes, cost.most_nodes
     size, expected, best_size, best_rate = 0, 1.0, 0, 1.0 / seconds[0]
     heap: list[tuple[float, int, int, Proposal, int]] = []  # -path, tie-break, parent, proposal, index into it
 
-    def offer(parent: int, above: float, proposal: Proposal, index: int) -> None:
-        """Only the best sibling not yet in the tree waits in the heap; the next follows when it leaves."""
-        if index < len(proposal.candidates) and (path := above * proposal.candidates[index][1]) >= floor:
-            heapq.heappush(heap, (-path, size * 2 + (index > 0), parent, proposal, index))
+    def open_up(node: int, above: float, context: Context) -> None:
+        """Only the best child that is not yet in the tree waits in the heap."""
+        proposal = propose(context)
+        if proposal.candidates and (path := above * proposal.candidates[0][1]) >= floor:
+            heapq.heappush(heap, (-path, size * 2, node, proposal, 0))
 
     if max_depth > 0:
-        offer(ROOT, 1.0, propose(context), 0)
-    while heap and size < cost.most_nodes:
-        if -heap[0][0] * trust <= best_rate * slopes[size]:
+        open_up(ROOT, 1.0, context)
+    while heap and size < most_nodes:
+        path, _, parent, proposal, index = heap[0]
+        if -path * trust <= best_rate * slopes[size]:
             break
-        path, _, parent, proposal, index = heapq.heappop(heap)
         token, fused = proposal.candidates[index]
         node = tree.add(parent, token, fused, proposal)
         size += 1
@@ -136,8 +137,13 @@ def grow(
         rate = expected / seconds[size]
         if rate > best_rate:
             best_size, best_rate = size, rate
-        offer(parent, 1.0 if parent == ROOT else tree.path[parent], proposal, index + 1)
+        index += 1  # the next sibling takes its place
+        above = 1.0 if parent == ROOT else tree.path[parent]
+        if index < len(proposal.candidates) and (next_path := above * proposal.candidates[index][1]) >= floor:
+            heapq.heapreplace(heap, (-next_path, size * 2 + 1, parent, proposal, index))
+        else:
+            heapq.heappop(heap)
         if tree.depths[node] < max_depth and token not in stops:
-            offer(node, -path, propose(tree.contexts[node]), 0)
+            open_up(node, -path, tree.contexts[node])
     tree.cut(best_size)
     return tree

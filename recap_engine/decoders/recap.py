@@ -9,9 +9,9 @@ after it, so they never mix what was seen under other images, and there the late
 
 from collections.abc import Container, Iterable
 
-from recap_engine.blending import blend_into, latest
+from recap_engine.blending import blend_into
 from recap_engine.decoders.base import Decoder
-from recap_engine.memory import Record, RequestMemory, TokenMemory, prompt_records, verified_records
+from recap_engine.memory import Record, RequestMemory, Table, TokenMemory, prompt_records, verified_records
 from recap_engine.settings import Settings
 from recap_engine.stepcost import StepCost
 from recap_engine.target import Prefill, Reading, Reads
@@ -63,10 +63,11 @@ class Recap(Decoder):
 
     def remember(self, found: Iterable[tuple[Context, Record]]) -> None:
         """Each record under its three keys."""
-        one, two, three = latest(found)
+        one: Table = {}
+        pairs, triples = self.longer.pairs, self.longer.triples
+        for context, record in found:
+            one[context[2]] = pairs[context[1:]] = triples[context] = record
         blend_into((self.token_memory.rows, one))
-        self.longer.pairs.update(two)
-        self.longer.triples.update(three)
 
     def end(self) -> None:
         self.longer = RequestMemory()
