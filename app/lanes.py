@@ -98,7 +98,7 @@ def answer(engine: Engine, ask: Ask, stop: StopFlag) -> Iterator[Moment]:
     yield Moment("Reading the picture and the question …", runs)
     request = engine.prepare(ask.question, ask.picture)
     if runs.keys() & {"recap", "recap+"} and ask.settings.budget == "auto":
-        yield Moment("Measuring what a step costs on this machine (once; it takes a second or two) …", runs)
+        yield Moment("Measuring what a step costs on this machine (once; it takes some seconds) …", runs)
         _ = engine.step_cost
     for name in turn_order(ask.lanes, ask.turn):
         doing = f"{LANES[name].name} is answering …"

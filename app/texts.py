@@ -171,5 +171,5 @@ BENCH_NOT_HERE = (
     "recap_engine.bench on a machine of your own, and open its run.json here."
 )
 NO_SUITES = "Choose at least one suite."
-MEASURING_COST = "Measuring what a step costs on this machine (once; it takes a second or two) …"
+MEASURING_COST = "Measuring what a step costs on this machine (once; it takes some seconds) …"
 COST_DONE = "Every tree’s budget is weighed against this curve: a further node must be worth the time it costs."

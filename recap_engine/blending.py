@@ -21,14 +21,17 @@ SURE = 0.8  # probability of the best token from which a record is called sure o
 UNTEMPER = 1.0 / TEMPER
 
 
-def latest(found: Iterable[tuple[Context, Record]]) -> tuple[Table, Table, Table]:
-    """The last record under every key of orders 1, 2, 3, of what was found together."""
-    one: Table = {}
-    two: Table = {}
-    three: Table = {}
+def put(found: Iterable[tuple[Context, Record]], one: Table, two: Table, three: Table) -> None:
+    """Each record under its three keys, into the tables of orders 1, 2, 3. The last under a key stays."""
     for context, record in found:
         one[context[2]] = two[context[1:]] = three[context] = record
-    return one, two, three
+
+
+def latest(found: Iterable[tuple[Context, Record]]) -> tuple[Table, Table, Table]:
+    """The last record under every key of orders 1, 2, 3, of what was found together."""
+    tables: tuple[Table, Table, Table] = {}, {}, {}
+    put(found, *tables)
+    return tables
 
 
 def said(found: Table) -> Table:

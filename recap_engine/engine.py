@@ -89,7 +89,7 @@ class Engine:
 
     @property
     def step_cost(self) -> StepCost:
-        """The measured cost of passes over trees; takes a second or two the first time."""
+        """The measured cost of passes over trees; takes some seconds the first time."""
         if self.target.step_cost is None:
             self.target.step_cost = stepcost.measure(self.target)
         return self.target.step_cost

@@ -14,7 +14,7 @@ from transformers import DynamicCache, PreTrainedModel
 from recap_engine.errors import RecapError
 from recap_engine.kvcache import KVBuffer
 from recap_engine.memory import Record
-from recap_engine.models.attention import fold_groups
+from recap_engine.models.attention import register_attend
 from recap_engine.models.families import Family, attention_windows, prompt_positions
 from recap_engine.stepcost import StepCost
 from recap_engine.trace import Written
@@ -92,7 +92,7 @@ class Target:
     """A loaded model of a known family."""
 
     def __init__(self, model: PreTrainedModel, family: Family) -> None:
-        fold_groups()
+        register_attend()
         self.model = model.eval()
         self.family = family
         self.device = entry_device(model)

@@ -9,7 +9,7 @@ after it, so they never mix what was seen under other images, and there the late
 
 from collections.abc import Container, Iterable
 
-from recap_engine.blending import blend_into
+from recap_engine.blending import blend_into, put
 from recap_engine.decoders.base import Decoder
 from recap_engine.memory import Record, RequestMemory, Table, TokenMemory, prompt_records, verified_records
 from recap_engine.settings import Settings
@@ -64,9 +64,7 @@ class Recap(Decoder):
     def remember(self, found: Iterable[tuple[Context, Record]]) -> None:
         """Each record under its three keys."""
         one: Table = {}
-        pairs, triples = self.longer.pairs, self.longer.triples
-        for context, record in found:
-            one[context[2]] = pairs[context[1:]] = triples[context] = record
+        put(found, one, self.longer.pairs, self.longer.triples)
         blend_into((self.token_memory.rows, one))
 
     def end(self) -> None:

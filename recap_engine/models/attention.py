@@ -19,7 +19,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 
-def fold_groups() -> None:
+def register_attend() -> None:
     """Let the models of this process that attend by SDPA use `attend`; again is the same as once."""
     AttentionInterface.register("sdpa", attend)
 
@@ -45,7 +45,7 @@ def attend(
 def shared(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scale: float | None
 ) -> torch.Tensor:
-    """Let the kernel know that groups share heads; a third less time than `folded` takes for nine rows on two cores."""
+    """Let the kernel know that groups share heads; a tenth to a third quicker than `folded` for nine rows."""
     attend_to = nn.functional.scaled_dot_product_attention
     return attend_to(query, key, value, attn_mask=mask, scale=scale, enable_gqa=True).transpose(1, 2)
 
