@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from app import texts
 from app.marks import LANES
 from recap_engine.trace import LaneTrace, RequestTrace, Sensitivity
 
@@ -98,7 +99,7 @@ def answer(engine: Engine, ask: Ask, stop: StopFlag) -> Iterator[Moment]:
     yield Moment("Reading the picture and the question …", runs)
     request = engine.prepare(ask.question, ask.picture)
     if runs.keys() & {"recap", "recap+"} and ask.settings.budget == "auto":
-        yield Moment("Measuring what a step costs on this machine (once; it takes some seconds) …", runs)
+        yield Moment(texts.MEASURING_COST, runs)
         _ = engine.step_cost
     for name in turn_order(ask.lanes, ask.turn):
         doing = f"{LANES[name].name} is answering …"

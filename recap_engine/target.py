@@ -291,10 +291,9 @@ def _top(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         return top.values, top.indices
     whole = size - size % BLOCK
     blocks = scores[:, :whole].unflatten(1, (-1, BLOCK)).amax(-1).topk(k).indices  # [rows, k]
-    columns = torch.arange(size, device=scores.device)
-    places = columns[:whole].view(-1, BLOCK)[blocks].flatten(1)  # [rows, k * BLOCK]
-    rest = columns[whole:].expand(len(scores), -1)
-    places = torch.cat([places, rest], dim=1)
+    within = torch.arange(BLOCK, device=scores.device)
+    rest = torch.arange(whole, size, device=scores.device).expand(len(scores), -1)  # behind the last whole block
+    places = torch.cat([(blocks[..., None] * BLOCK + within).flatten(1), rest], dim=1)
     top = scores.gather(1, places).topk(k)
     return top.values, places.gather(1, top.indices)
 
