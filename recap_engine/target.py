@@ -282,8 +282,8 @@ def _read(logits: torch.Tensor, reads: Reads) -> Reading:
 def _top(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The k largest of every row of [rows, V], best first, and where they are: [rows, k] each.
 
-    Of a large vocabulary they lie in the k blocks with the largest maxima, and maxima are quick to find: a third to a
-    seventh of the time (9 rows of 49,152 and of 151,936 on two cores).
+    Of a large vocabulary they lie in the k blocks with the largest maxima, and maxima are quick to find: a sixth to an
+    eighth of the time (9 rows of 49,152 and of 151,936 on two cores).
     """
     size = scores.shape[1]
     if size < LARGE:
